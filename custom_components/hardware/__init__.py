@@ -1,0 +1,1 @@
+"""Devices, threads and memory of the machine."""

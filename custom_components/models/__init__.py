@@ -1,0 +1,1 @@
+"""Model builders, tokenizers, base weights and adapters."""

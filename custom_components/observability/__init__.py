@@ -1,0 +1,1 @@
+"""Records on disk, the W&B view, the terminal."""

@@ -1,0 +1,114 @@
+"""Typed options of every recipe. Every default of the pack stands here and nowhere else.
+
+A recipe reads its config once, ``options = read_options(LoraOptions, cfg)``, and from then on
+uses attributes. Keys that name a component (``_component_``) stay dictionaries; their arguments
+are checked against the signature of what they name (see ``config.py``).
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+Component = dict[str, Any]
+"""A ``_component_`` dotted path and the keyword arguments of what it names."""
+
+Device = Literal["cuda", "cpu"]
+Precision = Literal["bf16", "fp32"]
+"""Dtype of weights and activations. ``bf16`` needs hardware support to be fast: on most CPUs it
+is hundreds of times slower than ``fp32``."""
+DataParallel = Literal["replicate"]
+"""``replicate``: every rank holds the whole model; one all-reduce of gradients a step."""
+ActivationCheckpointing = Literal["none", "full"]
+"""``full``: keep each layer's input and recompute the rest in backward; less memory, one more
+forward."""
+
+PositiveInt = Annotated[int, Field(gt=0)]
+NonNegativeInt = Annotated[int, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WandbOptions:
+    """Where a run is shown. ``auto``: online when a key is there, else offline."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    mode: Literal["auto", "online", "offline", "disabled"] = "auto"
+    project: str = "tunepack"
+    entity: str | None = None
+    group: str | None = None
+    tags: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneOptions:
+    """What every fine-tuning recipe takes. Batch counts are per rank unless said otherwise."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    # Model and data
+    model: Component
+    tokenizer: Component
+    checkpoint_dir: str
+    dataset: Component
+    # The run and its records
+    output_dir: str = "runs"
+    run_name: str | None = None
+    log_every_n_steps: PositiveInt = 10
+    wandb: WandbOptions = field(default_factory=WandbOptions)
+    # Batches and length of training
+    seed: NonNegativeInt = 0
+    shuffle: bool = True
+    batch_size: PositiveInt = 4
+    gradient_accumulation_steps: PositiveInt = 1
+    epochs: PositiveInt | None = 1
+    max_steps: PositiveInt | None = None
+    # Optimization
+    optimizer: Component
+    lr_scheduler: Component
+    clip_grad_norm: PositiveFloat | None = 1.0
+    # Hardware
+    device: Device = "cuda"
+    dtype: Precision = "bf16"
+    data_parallel: DataParallel = "replicate"
+    activation_checkpointing: ActivationCheckpointing = "none"
+    compile: bool = False
+    num_threads: PositiveInt | None = None
+    num_chunk_tokens: PositiveInt = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoraOptions(FinetuneOptions):
+    """``custom_lora``: the common options, and an adapter to start from."""
+
+    adapter_path: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions:
+    """``custom_eval``: the base model and any number of adapters on one held-out set."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = STRICT
+    model: Component
+    tokenizer: Component
+    checkpoint_dir: str
+    dataset: Component
+    adapter_paths: list[str] = field(default_factory=list)
+    output_dir: str = "runs"
+    run_name: str | None = None
+    wandb: WandbOptions = field(default_factory=WandbOptions)
+    seed: NonNegativeInt = 0
+    batch_size: PositiveInt = 16
+    max_new_tokens: PositiveInt = 64
+    num_samples_shown: NonNegativeInt = 10
+    device: Device = "cuda"
+    dtype: Precision = "bf16"
+    num_threads: PositiveInt | None = None
+
+
+RECIPE_OPTIONS: dict[str, type[FinetuneOptions] | type[EvalOptions]] = {
+    "custom_lora": LoraOptions,
+    "custom_eval": EvalOptions,
+}
+"""Options type of each of the pack's recipes, by recipe name."""
