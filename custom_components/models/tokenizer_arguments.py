@@ -1,0 +1,34 @@
+"""What the pack's own tokenizers share: the argument they refuse and the text of a message."""
+
+import custom_components.compat  # noqa: F401
+
+from torchtune.data import Message
+
+from custom_components.errors import UserError
+
+
+def refuse_max_seq_len(max_seq_len: int | None) -> list[str]:
+    """Return the problem with a ``max_seq_len`` that is set: the data set decides what is cut."""
+    if max_seq_len is None:
+        return []
+    return [
+        f"tokenizer.max_seq_len: {max_seq_len} given, but the data set truncates, by its own "
+        "policy: override tokenizer.max_seq_len=null and set dataset.max_seq_len"
+    ]
+
+
+def message_text(message: Message) -> str:
+    """Return the text of a message.
+
+    Raises:
+        UserError: If it holds an image or text that is no string.
+    """
+    parts = []
+    for item in message.content:
+        if item["type"] != "text" or not isinstance(item["content"], str):
+            raise UserError(
+                f"a {message.role} message holds {item['type']} content of type "
+                f"{type(item['content']).__name__}: these models read text only"
+            )
+        parts.append(item["content"])
+    return "".join(parts)

@@ -1,0 +1,110 @@
+"""The W&B view of a run. It never stops training: any fault is said once and the view closes.
+
+Without a key W&B asks on the terminal, and without a terminal it raises (wandb/wandb#960); in a
+distributed run that would leave the other ranks waiting. So the mode is decided here, first.
+"""
+
+import netrc
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from custom_components.observability.console import get_logger
+from custom_components.options import WandbOptions
+
+INIT_TIMEOUT_S = 30
+
+
+def has_wandb_key() -> bool:
+    """Return whether W&B would find an API key: in the environment or in the netrc file."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is not None
+    except (OSError, netrc.NetrcParseError):
+        return False
+
+
+def choose_mode(options: WandbOptions) -> str:
+    """Return ``online``, ``offline`` or ``disabled``; ``WANDB_MODE`` decides when auto."""
+    if options.mode != "auto":
+        return options.mode
+    return os.environ.get("WANDB_MODE") or ("online" if has_wandb_key() else "offline")
+
+
+class WandbView:
+    """One W&B run, opened before anything expensive happens.
+
+    Args:
+        options: Project, group and mode.
+        run_dir: W&B's own files go to ``<run_dir>/wandb``.
+        recipe: Becomes the job type.
+        config: The redacted config.
+    """
+
+    def __init__(
+        self, options: WandbOptions, run_dir: Path, *, recipe: str, config: Mapping[str, Any]
+    ) -> None:
+        self._log = get_logger()
+        self._run: Any = None
+        mode = choose_mode(options)
+        if mode == "disabled":
+            return
+        try:
+            self._run = self._start(mode, options, run_dir, recipe, config)
+        except Exception as error:
+            self._give_up(error)
+        else:
+            where = Path(self._run.dir).parent
+            self._log.info(
+                self._run.url if mode == "online" else f"W&B offline: wandb sync {where}"
+            )
+
+    @staticmethod
+    def _start(
+        mode: str, options: WandbOptions, run_dir: Path, recipe: str, config: Mapping[str, Any]
+    ) -> Any:
+        import wandb  # ~2 s to import: only the rank that logs pays it
+
+        run = wandb.init(
+            mode=mode,  # type: ignore[arg-type]
+            project=options.project,
+            entity=options.entity,
+            group=options.group,
+            tags=options.tags,
+            job_type=recipe,
+            name=run_dir.name,
+            dir=run_dir,
+            config=dict(config),
+            settings=wandb.Settings(silent=True, console="off", init_timeout=INIT_TIMEOUT_S),
+        )
+        run.define_metric("global_step")
+        run.define_metric("*", step_metric="global_step")
+        return run
+
+    def _give_up(self, error: Exception) -> None:
+        self._run = None
+        self._log.warning(
+            "W&B stopped (%s: %s). Training goes on; metrics.jsonl is complete.",
+            type(error).__name__,
+            error,
+        )
+
+    def log(self, metrics: Mapping[str, float], *, step: int) -> None:
+        """Show one line of metrics."""
+        if self._run is not None:
+            try:
+                self._run.log({"global_step": step, **metrics})
+            except Exception as error:
+                self._give_up(error)
+
+    def finish(self, *, failed: bool) -> None:
+        """Close the run; W&B shows it as finished or failed."""
+        if self._run is not None:
+            try:
+                self._run.finish(exit_code=int(failed))
+            except Exception as error:
+                self._give_up(error)

@@ -1,0 +1,176 @@
+"""Everything about a run that can be checked without a GPU, a download or a loaded weight.
+
+``tune run`` calls this once, before any worker starts, and prints all that it returns together.
+"""
+
+import custom_components.compat  # noqa: F401
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+
+from custom_components.config import check_options
+from custom_components.errors import UserError
+from custom_components.observability.wandb_view import has_wandb_key
+from custom_components.options import RECIPE_OPTIONS, EvalOptions, FinetuneOptions
+
+MIN_FREE_BYTES = 1024**3
+"""Room for records and an adapter."""
+
+Options = FinetuneOptions | EvalOptions
+
+_GRAMMAR_MODULE = "custom_components.datasets.grammar."
+_TOKENIZER_FILES = ("path", "merges_file")
+
+
+def check_config(
+    recipe: str, cfg: DictConfig, *, nproc_per_node: int, run_name: str | None = None
+) -> list[str]:
+    """Return all problems of a config of one of the pack's recipes and of the run it asks for.
+
+    Args:
+        recipe: Name of the recipe.
+        cfg: Its config.
+        nproc_per_node: Processes that will run on this machine.
+        run_name: Name of the run if its folder must be new.
+    """
+    cls: type[Options] = RECIPE_OPTIONS[recipe]
+    options, problems = check_options(cls, cfg)
+    if options is not None:
+        problems += check_run(options, nproc_per_node=nproc_per_node, run_name=run_name)
+    return list(dict.fromkeys(problems))
+
+
+def check_run(options: Options, *, nproc_per_node: int, run_name: str | None = None) -> list[str]:
+    """Return one sentence for everything that keeps this run from starting.
+
+    Args:
+        options: The recipe's options.
+        nproc_per_node: Processes that will run on this machine.
+        run_name: Name of the run if its folder must be new.
+    """
+    problems = _check_device(options.device, nproc_per_node)
+    problems += _check_checkpoint(options.checkpoint_dir)
+    problems += _check_tokenizer(options.tokenizer)
+    problems += _check_adapters(options)
+    problems += _check_dataset(options.dataset)
+    if isinstance(options, FinetuneOptions) and options.epochs is options.max_steps is None:
+        problems.append("epochs and max_steps are both null: set one, such as epochs=1")
+    problems += _check_output(Path(options.output_dir), run_name)
+    if options.wandb.mode == "online" and not has_wandb_key():
+        problems.append(
+            "wandb.mode is online and no key was found: run `wandb login`, set WANDB_API_KEY, "
+            "or override wandb.mode=offline"
+        )
+    return problems
+
+
+def _check_device(device: str, nproc_per_node: int) -> list[str]:
+    if device != "cuda":
+        return []
+    if not torch.cuda.is_available():
+        return [
+            "device is cuda and this machine has no CUDA device; on a CPU override "
+            "device=cpu dtype=fp32 (and choose a small model)"
+        ]
+    num_gpus = torch.cuda.device_count()
+    if num_gpus < nproc_per_node:
+        return [
+            f"{nproc_per_node} processes on this machine and {num_gpus} visible GPUs: "
+            f"run with --nproc_per_node {num_gpus}"
+        ]
+    return []
+
+
+def _check_checkpoint(checkpoint_dir: str) -> list[str]:
+    from custom_components.models.weights import check_checkpoint
+
+    return check_checkpoint(checkpoint_dir)
+
+
+def _check_tokenizer(tokenizer: dict[str, Any]) -> list[str]:
+    from custom_components.models.sources import find_source
+
+    is_own = str(tokenizer.get("_component_")).startswith("custom_components.")
+    problems = []
+    for name in _TOKENIZER_FILES:
+        given = tokenizer.get(name)
+        if not isinstance(given, str):
+            continue
+        try:
+            path = find_source(f"tokenizer.{name}", given) if is_own else Path(given)
+        except UserError as error:
+            problems += error.problems
+            continue
+        if not path.exists():
+            problems.append(
+                f"tokenizer.{name}: {given} does not exist; it comes with the checkpoint, "
+                f"see `tune download` there, or override tokenizer.{name}=FILE"
+            )
+        elif path.is_dir() and not is_own:
+            problems.append(f"tokenizer.{name}: {given} is a folder, expected the file in it")
+    return problems
+
+
+def _check_adapters(options: Options) -> list[str]:
+    if isinstance(options, EvalOptions):
+        paths = {f"adapter_paths[{i}]": path for i, path in enumerate(options.adapter_paths)}
+    else:
+        path = getattr(options, "adapter_path", None)
+        paths = {} if path is None else {"adapter_path": path}
+    return [
+        f"{key}: {path} is not a PEFT adapter: it holds no adapter_config.json"
+        for key, path in paths.items()
+        if not Path(path, "adapter_config.json").is_file()
+    ]
+
+
+def _check_dataset(dataset: dict[str, Any]) -> list[str]:
+    if not str(dataset.get("_component_")).startswith(_GRAMMAR_MODULE):
+        return []
+    from custom_components.datasets.sources import check_grammar_source
+
+    arguments = {key: value for key, value in dataset.items() if key != "_component_"}
+    return _call(check_grammar_source, arguments)
+
+
+def _call(check: Callable[..., Sequence[str]], arguments: dict[str, Any]) -> list[str]:
+    """Return what ``check`` finds; arguments it does not take were reported with the config."""
+    try:
+        return list(check(**arguments))
+    except UserError as error:
+        return list(error.problems)
+    except TypeError:
+        return []
+
+
+def _check_output(output_dir: Path, run_name: str | None) -> list[str]:
+    existing = next(p for p in (output_dir.resolve(), *output_dir.resolve().parents) if p.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        return [f"output_dir: {output_dir} cannot be written: override output_dir=FOLDER"]
+    problems = []
+    free_bytes = shutil.disk_usage(existing).free
+    if free_bytes < MIN_FREE_BYTES:
+        problems.append(
+            f"output_dir: {free_bytes / 1024**2:.0f} MiB free at {existing}, at least "
+            f"{MIN_FREE_BYTES // 1024**2} are needed: override output_dir=FOLDER"
+        )
+    if run_name is not None:
+        problems += _check_run_name(output_dir, run_name)
+    return problems
+
+
+def _check_run_name(output_dir: Path, run_name: str) -> list[str]:
+    if run_name in ("", ".", "..") or "/" in run_name or "\0" in run_name:
+        return [f"run_name: {run_name!r} is not the name of a folder"]
+    if (output_dir / run_name).exists():
+        return [
+            f"run_name: {output_dir / run_name} exists already; choose another name, or "
+            "run_name=null for a new one"
+        ]
+    return []

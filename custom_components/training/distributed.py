@@ -1,0 +1,77 @@
+"""Ranks, devices and process groups. One process is a world of one and takes the same path."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from custom_components.hardware.threads import num_threads_per_rank
+
+
+@dataclass(frozen=True)
+class World:
+    """What a rank knows of itself and the others.
+
+    The default process group serves both device types: collectives on CPU tensors run over gloo,
+    those on CUDA tensors over NCCL.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+    device: torch.device
+
+    @property
+    def is_main(self) -> bool:
+        """True on the one rank that writes files and logs."""
+        return self.rank == 0
+
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Sum ``tensor`` over all ranks in place, on its own device, and return it."""
+        if self.size > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def gather(self, value: object) -> list[object]:
+        """Return every rank's picklable ``value`` in rank order. Slow: not for the hot path."""
+        if self.size == 1:
+            return [value]
+        values: list[object] = [None] * self.size
+        dist.all_gather_object(values, value)
+        return values
+
+
+def _init_process_group(device_type: str) -> None:
+    backend = "cpu:gloo,cuda:nccl" if device_type == "cuda" else "gloo"
+    if "RANK" in os.environ:
+        dist.init_process_group(backend)
+    else:  # not started by torchrun: a world of one that needs no address
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+
+
+@contextmanager
+def open_world(device_type: str, *, num_threads: int | None = None) -> Iterator[World]:
+    """Join the process group that torchrun announced, or make a group of one.
+
+    The group is destroyed on a clean end only: after an error the other ranks may still be inside
+    a collective, and waiting for them would hide the error.
+
+    Args:
+        device_type: ``cuda`` (one device a local rank) or ``cpu``.
+        num_threads: CPU threads of this rank; None shares the cores among local ranks.
+
+    Yields:
+        This rank's view of the world.
+    """
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    torch.set_num_threads(num_threads_per_rank(local_world_size, num_threads))
+    device = torch.device(device_type, local_rank if device_type == "cuda" else None)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    _init_process_group(device_type)
+    yield World(dist.get_rank(), dist.get_world_size(), local_rank, device)
+    dist.destroy_process_group()

@@ -1,0 +1,141 @@
+"""The one training loop for language models.
+
+It knows nothing of the method: the recipe builds the parts and passes them in. What it promises:
+one optimizer step per window of the data plan, the last window of an epoch included whatever its
+size; plain numbers in the records; saving left out of the timings.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from custom_components.datasets.collate import Batch
+from custom_components.datasets.plan import DataPlan
+from custom_components.hardware.memory import read_peak_memory
+from custom_components.models.causal_lm import CausalLM
+from custom_components.observability.console import Progress
+from custom_components.observability.records import Records
+from custom_components.training.distributed import World
+from custom_components.training.step import StepResult, train_step
+from custom_components.training.trainables import ReplicatedTrainables
+
+
+@dataclass
+class TrainingProgress:
+    """What the run has done so far, over all ranks."""
+
+    global_step: int = 0
+    tokens_seen: int = 0
+    supervised_tokens: int = 0
+    skipped_steps: int = 0
+
+    def update(self, result: StepResult) -> None:
+        """Count one optimizer step."""
+        self.global_step += 1
+        self.tokens_seen += result.num_tokens
+        self.supervised_tokens += result.num_supervised
+        self.skipped_steps += result.skipped
+
+
+@dataclass
+class _Stopwatch:
+    """Seconds, tokens and steps since the last logged line."""
+
+    step_time_s: float = 0.0
+    data_time_s: float = 0.0
+    num_tokens: int = 0
+    num_steps: int = 0
+
+    def add(self, data_s: float, total_s: float, num_tokens: int) -> None:
+        self.data_time_s += data_s
+        self.step_time_s += total_s
+        self.num_tokens += num_tokens
+        self.num_steps += 1
+
+    def read(self, num_ranks: int) -> dict[str, float]:
+        return {
+            "perf/tokens_per_sec_per_gpu": self.num_tokens / self.step_time_s / num_ranks,
+            "perf/step_time_s": self.step_time_s / self.num_steps,
+            "perf/data_time_s": self.data_time_s / self.num_steps,
+        }
+
+
+def _collect_metrics(
+    result: StepResult, progress: TrainingProgress, plan: DataPlan, lr: float
+) -> dict[str, float]:
+    epoch = progress.global_step / plan.steps_per_epoch
+    metrics: dict[str, float] = {
+        "train/lr": lr,
+        "train/epoch": epoch,
+        "train/tokens_seen": progress.tokens_seen,
+        "train/supervised_tokens": progress.supervised_tokens,
+        "perf/padding_fraction": 1 - result.num_tokens / result.num_padded_tokens,
+        "health/skipped_steps": progress.skipped_steps,
+    }
+    if result.loss is not None and result.grad_norm is not None:
+        metrics |= {"train/loss": result.loss, "train/grad_norm": result.grad_norm}
+    return metrics
+
+
+def train(
+    model: CausalLM,
+    trainables: ReplicatedTrainables,
+    optimizer: Optimizer,
+    lr_scheduler: LRScheduler,
+    plan: DataPlan,
+    *,
+    world: World,
+    records: Records,
+    clip_grad_norm: float | None,
+    log_every_n_steps: int,
+    save: Callable[[], None],
+) -> TrainingProgress:
+    """Train until the plan ends, then save.
+
+    Args:
+        model: What is trained.
+        trainables: Its trainable parameters.
+        optimizer: Over the trainables' masters.
+        lr_scheduler: Stepped once an optimizer step, skipped steps included.
+        plan: The data.
+        world: The ranks.
+        records: Where numbers go.
+        clip_grad_norm: Largest gradient norm, or None.
+        log_every_n_steps: How often a line is written; the first and last step always are.
+        save: Called once at the end, on every rank.
+
+    Returns:
+        What was done.
+
+    Raises:
+        NonFiniteError: See ``train_step``.
+        UserError: If the plan has no step.
+    """
+    progress, stopwatch, num_steps = TrainingProgress(), _Stopwatch(), plan.num_steps
+    bar = Progress(num_steps, enabled=world.is_main)
+    model.train()
+    steps = plan.steps()
+    for step in range(1, num_steps + 1):
+        started = time.perf_counter()
+        batches: Sequence[Batch] = next(steps)
+        data_s = time.perf_counter() - started
+        lr = lr_scheduler.get_last_lr()[0]
+        result = train_step(
+            model, trainables, optimizer, batches,
+            step=step, clip_grad_norm=clip_grad_norm, world=world,
+        )  # fmt: skip
+        lr_scheduler.step()
+        progress.update(result)
+        stopwatch.add(data_s, time.perf_counter() - started, result.num_tokens)
+        metrics = None
+        if step % log_every_n_steps == 0 or step in (1, num_steps):
+            metrics = _collect_metrics(result, progress, plan, lr) | stopwatch.read(world.size)
+            records.log(metrics | read_peak_memory(world.device), step=step)
+            stopwatch = _Stopwatch()
+        bar.advance(step, metrics)
+    bar.close()
+    save()
+    return progress

@@ -1,0 +1,195 @@
+"""Fine-tune a LoRA adapter on one or more GPUs, or on a CPU.
+
+Run it::
+
+    tune run --nproc_per_node 4 custom_lora configs/llama3_8b_grammar.yaml
+    tune run custom_lora smollm2_135m_grammar max_steps=20
+
+Every rank holds the frozen base model whole; only the adapter has gradients and they are summed
+once an optimizer step. Out come ``runs/<run_name>/``: metrics, config, summary, the W&B files,
+and ``export/adapter/`` in PEFT format.
+"""
+
+import custom_components.compat  # noqa: F401
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import DictConfig
+from torchtune.training.precision import PRECISION_STR_TO_DTYPE
+
+from custom_components.config import instantiate, read_options, redact
+from custom_components.datasets.plan import DataPlan
+from custom_components.errors import UserError
+from custom_components.launch import run_recipe
+from custom_components.models.adapters import (
+    adapter_parameters,
+    freeze_base,
+    load_adapter,
+    save_adapter,
+)
+from custom_components.models.causal_lm import CausalLM
+from custom_components.models.weights import load_weights
+from custom_components.observability.console import get_logger
+from custom_components.observability.records import Records, open_records
+from custom_components.options import LoraOptions
+from custom_components.training.distributed import World, open_world
+from custom_components.training.loop import TrainingProgress, train
+from custom_components.training.parallel import parallelize
+from custom_components.training.trainables import ReplicatedTrainables
+
+
+class LoraFinetuneRecipe:
+    """LoRA fine-tuning: a frozen base, a trained adapter, the common loop.
+
+    Args:
+        options: The typed config.
+        world: The ranks of this run.
+        records: Where numbers go.
+        run_dir: ``<output_dir>/<run_name>``.
+    """
+
+    # ---- Construction ------------------------------------------------------------------------
+    def __init__(
+        self, options: LoraOptions, *, world: World, records: Records, run_dir: Path
+    ) -> None:
+        self.options = options
+        self.world = world
+        self.records = records
+        self.run_dir = run_dir
+        self.log = get_logger()
+
+    # ---- Data, model, weights, optimizer ------------------------------------------------------
+    def setup(self) -> None:
+        """Build the data plan, the model with its weights, and the optimizer."""
+        options, world = self.options, self.world
+        tokenizer = instantiate(options.tokenizer)
+        self.plan = self._setup_data(tokenizer)
+        self.decoder = self._setup_model()
+        self._check_vocabulary(tokenizer)
+        adapter = adapter_parameters(self.decoder)
+        self.trainables = ReplicatedTrainables(adapter, world)
+        self.model = CausalLM(self.decoder, num_chunk_tokens=options.num_chunk_tokens)
+        parallelize(
+            self.model,
+            activation_checkpointing=options.activation_checkpointing,
+            compile_layers=options.compile,
+        )
+        self.optimizer = instantiate(options.optimizer, self.trainables.masters)
+        self.lr_scheduler = instantiate(
+            options.lr_scheduler, self.optimizer, num_training_steps=self.plan.num_steps
+        )
+        torch.manual_seed(options.seed + world.rank)  # dropout differs between ranks
+        num_trained = sum(p.numel() for p in adapter.values())
+        num_total = sum(p.numel() for p in self.decoder.parameters())
+        self.log.info(
+            "%d rows, %d steps of %d rows; training %s of %s parameters on %d x %s",
+            len(self.plan.dataset), self.plan.num_steps, self.plan.samples_per_step,
+            f"{num_trained:,}", f"{num_total:,}", world.size, world.device.type,
+        )  # fmt: skip
+
+    def _setup_data(self, tokenizer: Any) -> DataPlan:
+        options = self.options
+        return DataPlan(
+            dataset=instantiate(options.dataset, tokenizer),
+            batch_size=options.batch_size,
+            gradient_accumulation_steps=options.gradient_accumulation_steps,
+            world_size=self.world.size,
+            rank=self.world.rank,
+            seed=options.seed,
+            shuffle=options.shuffle,
+            pad_id=tokenizer.pad_id,
+            epochs=options.epochs,
+            max_steps=options.max_steps,
+        )
+
+    def _setup_model(self) -> Any:
+        options = self.options
+        with torch.device("meta"):
+            decoder = instantiate(options.model)
+        load_weights(
+            decoder,
+            options.checkpoint_dir,
+            device=self.world.device,
+            dtype=PRECISION_STR_TO_DTYPE[options.dtype],
+            seed=options.seed,
+        )
+        freeze_base(decoder)
+        if options.adapter_path is not None:
+            load_adapter(decoder, options.adapter_path)
+        return decoder
+
+    def _check_vocabulary(self, tokenizer: Any) -> None:
+        vocab_size = self.decoder.tok_embeddings.num_embeddings
+        if tokenizer.vocab_size > vocab_size:
+            raise UserError(
+                f"tokenizer has {tokenizer.vocab_size} ids but the model embeds {vocab_size}; "
+                "choose the tokenizer that belongs to the model"
+            )
+
+    # ---- Training ----------------------------------------------------------------------------
+    def train(self) -> TrainingProgress:
+        """Run the loop; it saves at the end."""
+        return train(
+            self.model,
+            self.trainables,
+            self.optimizer,
+            self.lr_scheduler,
+            self.plan,
+            world=self.world,
+            records=self.records,
+            clip_grad_norm=self.options.clip_grad_norm,
+            log_every_n_steps=self.options.log_every_n_steps,
+            save=self.save_checkpoint,
+        )
+
+    # ---- Saving ------------------------------------------------------------------------------
+    def save_checkpoint(self) -> None:
+        """Export the adapter in PEFT format; every rank has it, rank 0 writes it."""
+        if not self.world.is_main:
+            return
+        folder = self.run_dir / "export" / "adapter"
+        started = time.perf_counter()
+        save_adapter(self.decoder, folder, base_model=self.options.checkpoint_dir)
+        num_bytes = sum(file.stat().st_size for file in folder.iterdir())
+        self.records.log(
+            {"ckpt/save_s": time.perf_counter() - started, "ckpt/bytes": num_bytes},
+            step=self.plan.num_steps,
+        )
+        self.log.info("adapter: %s", folder)
+
+    # ---- The end -----------------------------------------------------------------------------
+    def cleanup(self, progress: TrainingProgress) -> None:
+        """Leave what the run did in the summary."""
+        self.records.summary |= {
+            "global_step": progress.global_step,
+            "tokens_seen": progress.tokens_seen,
+            "supervised_tokens": progress.supervised_tokens,
+            "skipped_steps": progress.skipped_steps,
+        }
+
+
+def main(cfg: DictConfig) -> None:
+    """Run the recipe on this rank."""
+    options = read_options(LoraOptions, cfg)
+    run_dir = Path(options.output_dir) / options.run_name
+    with (
+        open_world(options.device, num_threads=options.num_threads) as world,
+        open_records(
+            run_dir,
+            wandb=options.wandb,
+            recipe="custom_lora",
+            config=redact(cfg),
+            is_main=world.is_main,
+        ) as records,
+    ):
+        recipe = LoraFinetuneRecipe(options, world=world, records=records, run_dir=run_dir)
+        recipe.setup()
+        recipe.cleanup(recipe.train())
+
+
+if __name__ == "__main__":
+    sys.exit(run_recipe(main))

@@ -1,0 +1,79 @@
+"""Run the LoRA recipe inside a test's ranks, on the tiny model and a JSONL file."""
+
+import contextlib
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from custom_components.config import load_config
+from custom_components.observability.records import read_metrics
+
+ROOT = Path(__file__).parent.parent
+ON_CPU = [
+    "model._component_=custom_components.models.tiny.tiny_lora_llama3_8b",
+    "model.apply_lora_to_mlp=true",
+    "tokenizer._component_=custom_components.models.byte_tokenizer.byte_tokenizer",
+    "tokenizer.path=null",
+    "checkpoint_dir=random",
+    "device=cpu",
+    "dtype=fp32",
+    "log_every_n_steps=1",
+    "wandb.mode=disabled",
+]
+"""Overrides that take the 8B config to a CPU; the model's other arguments stay."""
+
+
+def write_pairs(path: Path, num_rows: int, *, seed: int = 0) -> Path:
+    """Write grammar-like pairs of very unequal lengths."""
+    rng = random.Random(seed)
+    words = "the cat dog sat ran on a mat to home in rain and slept well today".split()
+    with path.open("w") as file:
+        for _ in range(num_rows):
+            sentence = " ".join(rng.choices(words, k=rng.choice([1, 2, 4, 9, 14])))
+            file.write(
+                json.dumps({"input": sentence, "output": sentence.capitalize() + "."}) + "\n"
+            )
+    return path
+
+
+def run_lora(output_dir: str, run_name: str, overrides: list[str]) -> None:
+    """Run the recipe's main on this rank."""
+    import custom_lora
+
+    config = load_config(
+        ROOT / "configs" / "llama3_8b_grammar.yaml",
+        [*ON_CPU, f"output_dir={output_dir}", f"run_name={run_name}", *overrides],
+    )
+    custom_lora.main(config)
+
+
+def run_lora_without_all_reduce(output_dir: str, run_name: str, overrides: list[str]) -> None:
+    """The same with gradients left unsummed: the control that every equality test must notice."""
+    from custom_components.training.distributed import World
+
+    original = World.sum
+
+    def sum_counts_only(self: World, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor if tensor.is_floating_point() else original(self, tensor)
+
+    World.sum = sum_counts_only
+    with contextlib.suppress(RuntimeError):
+        run_lora(output_dir, run_name, overrides)
+
+
+def read_losses(run_dir: Path) -> list[float]:
+    return [line["train/loss"] for line in read_metrics(run_dir) if "train/loss" in line]
+
+
+def read_adapter(run_dir: Path) -> dict[str, torch.Tensor]:
+    return load_file(run_dir / "export" / "adapter" / "adapter_model.safetensors")
+
+
+def relative_distance(left: dict[str, Any], right: dict[str, Any]) -> float:
+    """Largest relative 2-norm distance between tensors of the same name."""
+    assert left.keys() == right.keys()
+    return max(float((left[k] - right[k]).norm() / right[k].norm().clamp_min(1e-12)) for k in right)

@@ -1,0 +1,86 @@
+"""The W&B view with the real wandb package: offline without a key, and never fatal."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from custom_components.observability.wandb_view import WandbView, choose_mode
+from custom_components.options import WandbOptions
+
+
+@pytest.fixture(autouse=True)
+def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
+
+
+def open_view(run_dir: Path, mode: str = "auto") -> WandbView:
+    run_dir.mkdir(parents=True, exist_ok=True)
+    return WandbView(WandbOptions(mode=mode), run_dir, recipe="custom_lora", config={"seed": 1})
+
+
+def test_a_key_decides_between_online_and_offline(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert choose_mode(WandbOptions()) == "offline"
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine api.wandb.ai login user password 0123\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    assert choose_mode(WandbOptions()) == "online"
+    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
+    monkeypatch.setenv("WANDB_API_KEY", "0123")
+    assert choose_mode(WandbOptions()) == "online"
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert choose_mode(WandbOptions()) == "offline"
+    assert choose_mode(WandbOptions(mode="online")) == "online"
+
+
+def test_offline_run_holds_what_was_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without key and terminal stock W&B raises, on one rank only (wandb/wandb#960)."""
+    view = open_view(tmp_path / "run")
+    view.log({"train/loss": 2.5}, step=1)
+    view.log({"train/loss": 1.5}, step=3)
+    view.finish(failed=False)
+    assert "wandb sync" in caplog.text
+    wandb = Path(sys.executable).parent / "wandb"
+    [file] = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
+    text = subprocess.run(
+        [wandb, "leet", "inspect", "--json", file], capture_output=True, text=True, check=True
+    ).stdout
+    rows = [json.loads(line) for line in text.splitlines()]
+    history = [row for row in rows if row.get("type") == "history"]
+    assert len(history) == 2
+    assert "2.5" in json.dumps(history[0]) and "train/loss" in json.dumps(history[0])
+
+
+def test_a_raising_wandb_is_said_once_and_training_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    view = open_view(tmp_path / "run", mode="offline")
+    run = view._run
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise OSError("No space left on device")
+
+    view._run.log = fail
+    view.log({"train/loss": 1.0}, step=1)
+    view.log({"train/loss": 1.0}, step=2)
+    view.finish(failed=False)
+    del run.log
+    run.finish()
+    said = caplog.text
+    assert said.count("W&B stopped (OSError: No space left on device)") == 1
+
+
+def test_disabled_writes_nothing(tmp_path: Path) -> None:
+    view = open_view(tmp_path / "run", mode="disabled")
+    view.log({"train/loss": 1.0}, step=1)
+    view.finish(failed=False)
+    assert not list((tmp_path / "run").iterdir())
