@@ -13,9 +13,11 @@ machine the first rank that fails speaks, whatever its number; ranks that fail a
 report the same or its consequences, so they only write their traceback file and take its code.
 """
 
+import signal
 import sys
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback while the imports below run
     # As a script this file's folder comes first in the search path, where datasets/ would hide
     # the package of that name. The folder above, which holds this package, takes its place.
     from os.path import abspath, dirname
@@ -33,6 +35,7 @@ import runpy
 import tempfile
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,6 +167,8 @@ def run_script(script: str | Path, arguments: Sequence[str]) -> int:
         script: The ``.py`` file.
         arguments: Its command line, as in ``sys.argv[1:]``.
     """
+    # torchtune's data loader sets it on this torch, every run, and nobody can act on it.
+    warnings.filterwarnings("ignore", "'set_vital' is deprecated")
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(script), *arguments]
     sys.path += [str(Path(script).resolve().parent), os.getcwd()]  # the user's own modules
@@ -245,4 +250,5 @@ if __name__ == "__main__":
     # Recipes import this module by its name; they must get the one that runs them.
     from custom_components import launch
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(launch.run_script(sys.argv[1], sys.argv[2:]))

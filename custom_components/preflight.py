@@ -97,7 +97,7 @@ def _check_tokenizer(tokenizer: dict[str, Any]) -> list[str]:
     from custom_components.models.sources import find_source
 
     is_own = str(tokenizer.get("_component_")).startswith("custom_components.")
-    problems = []
+    problems: list[str] = []
     for name in _TOKENIZER_FILES:
         given = tokenizer.get(name)
         if not isinstance(given, str):

@@ -40,7 +40,7 @@ from custom_components.datasets.grammar_lexicon import (
 
 Edit = Callable[[list[Token], int, random.Random], bool]
 
-_BE_PAST = {"was": "is", "were": "are", "didn't": "doesn't"}
+_BE_PAST = {"was": "is", "were": "are", "didn't": "don't"}
 _PROPER = frozenset(
     word for name in ("woman", "man", "city", "country") for word in FILLERS[name]
 ) | {"I"}
@@ -195,7 +195,7 @@ def misspell(tokens: list[Token], i: int, rng: random.Random) -> bool:
     word = str(tokens[i].word)
     if word in MISSPELLINGS:
         return _set(tokens[i], MISSPELLINGS[word])
-    slips = [slip for slip in _slips(word) if slip not in REAL_WORDS | frame_words()]
+    slips = [s for s in _slips(word) if s not in REAL_WORDS and s not in frame_words()]
     return bool(slips) and _set(tokens[i], rng.choice(slips))
 
 
@@ -252,18 +252,19 @@ _TAGGED: dict[str, tuple[tuple[str, Edit], ...]] = {
     "Q": (("quantifier", break_quantifier),),
 }
 _WEIGHTS = {
-    "spelling": 1.0,
-    "punctuation": 0.9,
-    "capitalisation": 0.7,
+    "article": 2.0,
+    "negation": 2.0,
+    "noun_number": 1.5,
+    "quantifier": 1.5,
+    "spelling": 0.8,
     "confusable": 0.8,
+    "punctuation": 0.6,
+    "capitalisation": 0.5,
     "extra_word": 0.4,
-    "article": 1.3,
 }
 """How often a kind is drawn where it is possible; 1 for the others."""
 
-KINDS = tuple(
-    sorted({kind for edits in _TAGGED.values() for kind, _ in edits} | set(_WEIGHTS))
-)
+KINDS = tuple(sorted({kind for edits in _TAGGED.values() for kind, _ in edits} | set(_WEIGHTS)))
 """Every kind of error, by name."""
 
 
@@ -306,10 +307,8 @@ def corrupt(tokens: list[Token], num_errors: int, rng: random.Random) -> tuple[s
     Returns:
         The wrong sentence and the kinds of its errors, in the order in which they were made.
     """
-    target = render(tokens)
     work = [replace(token) for token in tokens]
-    if work[0].word and not work[0].fixed:
-        work[0].word = work[0].word[0].upper() + work[0].word[1:]
+    source = render(work)
     sites = find_sites(work)
     kinds: list[str] = []
     while sites and len(kinds) < num_errors:
@@ -317,11 +316,11 @@ def corrupt(tokens: list[Token], num_errors: int, rng: random.Random) -> tuple[s
         kind = rng.choices(names, [_WEIGHTS.get(name, 1.0) for name in names])[0]
         place, edit = rng.choice([(i, edit) for name, i, edit in sites if name == kind])
         trial = [replace(token) for token in work]
-        if edit(trial, place, rng) and render(trial) != render(work):
-            work = trial
-            kinds.append(kind)
-            sites = [site for site in sites if site[0] != kind and abs(site[1] - place) > 1]
-        else:
+        changed = render(trial) if edit(trial, place, rng) else source
+        if changed == source:
             sites.remove((kind, place, edit))
-    source = render(work)
-    return (source, kinds) if source != target else (target, [])
+            continue
+        work, source = trial, changed
+        kinds.append(kind)
+        sites = [site for site in sites if site[0] != kind and abs(site[1] - place) > 1]
+    return source, kinds

@@ -39,7 +39,7 @@ class Token:
         tags: Errors that make sense here.
         before: Opening quotation mark or bracket, or nothing.
         after: Punctuation behind the word, or nothing.
-        fixed: The word stands as it is: no choice between ``a`` and ``an``.
+        fixed: The word stands as it is: no capital is set, and ``a`` or ``an`` is not chosen.
     """
 
     word: str | None
@@ -135,12 +135,11 @@ def read_tokens(text: str) -> list[Token]:
     return tokens
 
 
-def render(tokens: Sequence[Token], *, capitalise: bool = True) -> str:
+def render(tokens: Sequence[Token]) -> str:
     """Return the sentence as a reader sees it.
 
     Args:
         tokens: Words in order; a dropped word leaves its punctuation behind.
-        capitalise: Whether the first letter becomes a capital.
     """
     kept: list[Token] = []
     before = ""
@@ -156,7 +155,7 @@ def render(tokens: Sequence[Token], *, capitalise: bool = True) -> str:
         if token.word in ("a", "an", "A", "An") and not token.fixed:
             token.word = token.word[0] + ("n" if needs_an(str(following.word)) else "")
     sentence = " ".join(f"{token.before}{token.word}{token.after}" for token in kept)
-    return _capitalise(sentence) if capitalise else sentence
+    return sentence if kept[0].fixed else _capitalise(sentence)
 
 
 def _capitalise(sentence: str) -> str:
@@ -191,3 +190,11 @@ def load_frames() -> tuple[Frame, ...]:
             if name.isupper():
                 frames += _read_domain(name.lower(), text)
     return tuple(frames)
+
+
+@cache
+def frame_words() -> frozenset[str]:
+    """Return every word that a sentence of the corpus may hold, in lower case."""
+    texts = [frame.text for frame in load_frames()]
+    texts += [filler for fillers in FILLERS.values() for filler in fillers]
+    return frozenset(word.lower() for text in texts for word in re.findall(r"[A-Za-z']+", text))

@@ -21,14 +21,15 @@ My {1:grandmother|grandfather|uncle|aunt} doesn't trust/VI {computers|smartphone
   {1:she|he|he|she} never/SW {uses|buys|touches}/V3 them/PC.
 The {woman|man|couple} who/MW {1:owns|runs}/V3 the {bakery|bookshop|hotel} has a
   {big|friendly|noisy|lazy}/SW {dog|cat|parrot}.
-Can/SW you tell/VI me/PC where the {bathroom|post office|bus stop|lift} is, please?
+Can/SW you tell/VI me/PC where the {nearest|closest} {bathroom|post office|bus stop|bank|chemist}
+  is, please?
 Nobody knows/V3 where {woman}/SW is {today|this morning|at the moment}.
 Yesterday morning, {woman} asked/VD me/PC whether I wanted/VD to/MW {join|help|visit}/VI her
   {family|friends|cousins} {at the lake|in the village|on the farm}.
 The {bag|box|basket} of {apples|books|clothes|tools} is too heavy for {him|her|me}/PC to/MW
   {carry|lift|move}/VI.
 Each of the {rooms|flats|offices|cabins}/NP has a {window|balcony|small desk|private bathroom}.
-We have/VP been/MW waiting/VG for/P+MW the {bus|plumber|doctor|taxi} for/P {half an hour|two
+We have/VP been/MW waiting/VG for/P+MW the {bus|plumber|doctor|taxi} for/PS {half an hour|two
   hours|twenty minutes}.
 My {keys|glasses|gloves|shoes} aren't {on the table|in the drawer|under the bed}, so I can't find/VI
   them/PC.
@@ -77,17 +78,17 @@ Her {son|nephew|brother} wants/V3 to/MW become/VI a {pilot|engineer|actor|dentis
   up.
 We {visited|called|met}/VD our {grandparents|relatives|cousins} {two days ago|last
   weekend|yesterday} because it was/VD my {mother|aunt|uncle}'s birthday.
-Do/SW your {parents|brothers|children} know/VI that {man} is {ill|angry|lost}?
-{woman}'s {father|uncle|husband} has worked/VN for/P the/AR same {bank|hospital|airline} for/P {few}
-  years/NP.
+Do your {parents|brothers|children} know/VI that {man} is {ill|angry|lost}?
+{woman}'s {father|uncle|husband} has worked/VN for/P the/AR same {bank|hospital|airline} for/PS
+  {few} years/NP.
 Although they/PC are twins, {man} and his {brother|sister} don't {look|think|speak}/VI alike.
-The {girl|lady|woman} sitting/VG next to/MW {him|us|them}/PC is {man}'s {sister|cousin|wife}.
+The {girl|lady|woman} sitting/VG next to/MW {him|us|them}/PC is {man}'s {sister|cousin|teacher}.
 My {son|daughter|nephew} isn't old enough to/MW {drive|vote|travel}/VI {yet|this year}.
 {woman} reminded/VD her {children|sons|daughters} to/MW wash/VI their {teeth|hands|faces}/NP before
   bed {last night|yesterday evening}.
 If {1:my uncle|my aunt|our neighbour} {1:calls|phones|rings}/V3 {today|this evening}, tell/VI
   {1:him|her|him}/PC that we are {busy|out|asleep}.
-{man} and {woman} have/VP been/MW {married|engaged} for/P {few} years/NP, and they still/SW
+{man} and {woman} have/VP been/MW {married|engaged} for/PS {few} years/NP, and they still
   {laugh|argue|cook}/VP together every {day|evening}/NS.
 Nobody in/P my family has ever/DN {learned|studied|spoken}/VN {language}.
 "Whose {coat|bag|scarf} is this?" {woman} asked/VD {us|them|me}/PC {yesterday|last night}.
@@ -106,7 +107,8 @@ This {recipe|cake|pudding} needs/V3 {few} {eggs|lemons|apples}/NP, a cup of/MW {
 The {soup|curry|sauce} was/VD too {salty|spicy|thin} {last night|yesterday}, so nobody
   {wanted|finished}/VD it.
 {man} cooks/V3 {better|faster}/CM than anyone else in/P {his family|our office|the building}.
-If you leave/VP the {bread|cake|pizza} in/P the oven for/P too long, it will burn/VI.
+If you leave/VP the {bread|cake|pizza|fish} in/P the oven for/PS {half an hour|two hours|three
+  hours}, it will burn/VI.
 We ran/VD out of/MW {flour|milk|eggs} {yesterday|last night}, so I {went|walked|drove}/VD to/P+MW
   the {shop|market|supermarket}.
 The {pancakes|biscuits|dumplings} that my {aunt|grandmother|flatmate} makes/V3 are the/AR
@@ -120,7 +122,8 @@ There aren't many/Q {tomatoes|potatoes|oranges|grapes}/NP left in/P the {fridge|
   {carefully|twice}.
 The waiter {brought|gave|served}/VD us/PC the wrong {dish|drinks|dessert} {last night|yesterday|last
   Sunday}.
-You can replace/VI the butter with/P {oil|yogurt} if you prefer/VP a {lighter|softer}/CM cake.
+You can replace/VI the butter with/P {oil|yogurt|honey} if you prefer/VP a
+  {lighter|softer|sweeter}/CM {cake|dough}.
 The {kitchen|oven|grill} must be/MW {cleaned|checked}/VN every {evening|night}/NS after the
   {guests|customers} leave/VP.
 {man} forgot/VD to/MW {add|buy|bring}/VI the {salt|eggs|cheese} {yesterday|last Friday}, and the
@@ -129,7 +132,7 @@ A {ripe|fresh}/SW {mango|orange|pear} {smells|tastes}/V3 {sweet|lovely}, but an 
   usually {hard|sour}.
 My {1:mother|grandfather|neighbour} {grows|dries|sells}/V3 {basil|mint|parsley} and many/Q other
   {herbs|plants}/NP in/P {1:her|his|her} garden.
-How long does/SW it take/VI to {boil|peel|roast}/VI {ten|twenty} {potatoes|carrots|eggs}/NP?
+How long does/SW it take/VI to/MW {boil|peel|cook}/VI {ten|twenty} {potatoes|carrots|eggs}/NP?
 While the {soup|rice|stew} was/VD cooking/VG, {woman} {set|cleaned|laid}/VD the table and opened/VD
   a bottle of/MW {wine|juice|water}.
 """
@@ -138,12 +141,13 @@ SHOPPING = """
 I would like to/MW {exchange|return}/VI this {sweater|dress|shirt} because it is too
   {small|tight|long}.
 The {shoes|boots|trousers} in the window are more/CM {expensive|elegant|comfortable} than these.
-How much does/SW this {lamp|bag|carpet} cost/VI?
+How much does this {small|red|wooden}/SW {lamp|bag|table|boat} cost/VI?
 {woman} bought/VD {few} {pens|notebooks|stamps}/NP and a {red|blue|thick}/SW folder {yesterday|last
   Monday}.
 The {shop|stall} on/P the corner sells/V3 {fresh|cheap}/SW {fruit|bread|flowers}, but it doesn't
   open/VI on/P {weekday}s.
-If the {shoes|gloves|boots} don't fit/VI, you can bring/VI them/PC back within a {week|month}/NS.
+If the {shoes|gloves|boots|trousers} don't fit/VI, {you|your wife} can bring/VI them/PC back within
+  a {week|month}/NS.
 I didn't/VD buy/VI anything/DN at the {market|sales|mall} {yesterday|last Saturday} because
   everything was/VD too {expensive|ugly|small}.
 These {jeans|sandals|shorts} are the/AR {cheapest|nicest|prettiest}/CM in/P the
@@ -163,27 +167,29 @@ Every {customer|visitor|member}/NS gets/V3 a {free|small|special}/SW gift on/P {
   {cost|weighed}/VD.
 The prices in/P this {supermarket|bookshop|bakery} are much/SW {higher|lower}/CM than they were/VD
   in/P {year}.
-{man} has already/SW spent/VN {all|half} of/MW his {money|salary} on/P {records|shoes|gifts} this
+{man} has already/SW spent/VN {all|half} of his {money|salary} on/P {records|shoes|gifts} this
   month.
-Both {jackets|coats|dresses}/NP are {made|sewn}/VN of/P {wool|cotton|leather}, but the {red|black}
-  one is {warmer|softer}/CM.
+Both {jackets|coats|dresses}/NP are made/VN of/P {wool|cotton|leather}, but the {red|black} one is
+  {warmer|softer}/CM.
 """
 
 HEALTH = """
-The doctor told/VD {woman} to/MW drink/VI more/CM {water|juice} and to/MW eat/VI less/Q {sugar|salt}
+The doctor told/VD {woman} to/MW drink/VI more/CM {water|juice} and to eat/VI less/Q {sugar|salt}
   {yesterday|last week}.
 {man} has had/VN a {bad|terrible}/SW {headache|cough|cold} since/P {weekday}.
-If you feel/VP {dizzy|tired|sick}, you should sit/VI down and drink/VI some water.
-The nurse {measured|checked|wrote}/VD down my {temperature|weight|height}/NS {yesterday|last
-  Friday}.
+If you feel/VP {dizzy|tired|sick|weak}, you should sit/VI down and {drink|ask/VI for} some
+  {water|juice|tea}.
+The nurse {measured|checked|recorded}/VD my {temperature|weight|height} {yesterday|last Friday}.
 I went/VD to/P+MW the {dentist|doctor|hospital} on {weekday} because I broke/VD a {tooth|finger|toe}
   last {night|week}.
-Children need/VP more/CM sleep than {adults|their parents}.
+{Children|Teenagers|Young babies} need/VP more/CM {sleep|milk|rest} than {adults|their parents|we
+  do}.
 {woman} is afraid of/P {needles|hospitals|dentists}, so her {sister|mother} goes/V3 with/P her/PC.
-Walking/VG for/P {half an hour|twenty minutes} every day/NS is good for/P your {heart|health|back}.
-{man} {hurt|broke|burned}/VD his {arm|hand|knee} while he was/VD {skiing|cooking|climbing}/VG last
+Walking/VG for/PS {half an hour|twenty minutes} every day/NS is good for/P your
+  {heart|health|back|lungs|mood}.
+{man} {hurt|broke}/VD his {arm|hand|knee} while he was/VD {skiing|dancing|climbing}/VG last
   {winter|week|Sunday}.
-Too many/Q {sweets|biscuits|cakes}/NP are bad for/P your {teeth|skin}.
+Too many/Q {sweets|biscuits|cakes|chips}/NP are bad for/P your {teeth|skin|health|heart}.
 You must take/VI this {medicine|tablet|syrup} {three times|twice} a day with/P a glass of/MW
   {water|milk}.
 She hasn't felt/VN {well|hungry|strong} since/P she {came|flew|drove}/VD back from/P {country}.
@@ -195,9 +201,9 @@ Neither the {doctor|nurse} nor the {patient|driver} was {hurt|injured|blamed} in
   {night|week}.
 {woman} gave/VD up {smoking|sugar|coffee} {two years ago|last year}, and now she feels/V3 much/SW
   {better|healthier|stronger}/CM.
-People who/MW {sleep|rest}/VP well are usually/SW {calmer|happier|healthier}/CM than people who
-  don't.
-How often do/SW you go/VI to/P+MW the {gym|pool|dentist}?
+People who/MW {sleep|rest}/VP well are usually {calmer|happier|healthier}/CM than {people who
+  don't|those who work at night|most others}.
+How often do/SW you {go|walk|cycle}/VI to/P+MW the {gym|pool|dentist|clinic} in the {summer|winter}?
 Before going/VG to/P bed, {woman} always/SW {drinks|has}/V3 a glass of/MW {milk|water}.
 My {uncle|aunt|neighbour} was/VD advised/VN to/MW {rest|exercise|walk}/VI more/CM after the
   operation last {year|spring|month}.

@@ -26,7 +26,7 @@ FILLERS: dict[str, tuple[str, ...]] = {
         "French Spanish Japanese Portuguese Arabic German Italian Turkish Russian Swedish".split()
     ),
     "subject": tuple("chemistry history physics biology geography music economics art".split()),
-    "few": tuple("three four five six seven eight nine ten".split()),
+    "few": tuple("three four five six seven eight nine".split()),
     "year": tuple("1998 2001 2004 2007 2009 2011 2013 2015 2016 2018 2020".split()),
     "clock": (
         "six o'clock",
@@ -57,7 +57,7 @@ _IRREGULAR_VERBS = """
 be was been; beat beat beaten; become became become; begin began begun; break broke broken;
 bring brought brought; build built built; burn burned burned; buy bought bought;
 choose chose chosen; come came come; cost cost cost; do did done; draw drew drawn;
-drink drank drunk; drive drove driven; eat ate eaten; fall fell fallen; feed fed fed;
+drink drank drunk; drive drove driven; eat ate eaten; fall fell fallen; feed fed fed; fight fought fought;
 feel felt felt; find found found; fly flew flown; forget forgot forgotten;
 forgive forgave forgiven; freeze froze frozen; get got got; give gave given; go went gone;
 grow grew grown; have had had; hear heard heard; hide hid hidden; hit hit hit; hold held held;
@@ -72,17 +72,18 @@ think thought thought; understand understood understood; wear wore worn; win won
 write wrote written
 """
 _REGULAR_VERBS = """
-accept add admire admit advise agree announce answer apologise argue arrest arrive ask attack
-believe belong board boil book box call cancel carry change charge check cheer chop claim clean
-climb close collect comment complain cook copy cross cry cycle damage dance dare delay describe
-destroy discover discuss end enjoy enter exchange exercise expect explain fail file finish fit fix
-flood fry happen hate heat help hire hunt improve install invite itch join land last laugh lift
-like live lock look love march measure melt miss move need notice open own pack paint park pass
-peel phone photograph plan plant play practise prefer present print protect publish punish qualify
-rain reach remember remind repair repeat replace report rescue reserve resign rest return roast
-sail save score serve share shop shout sign ski smile smoke snow soften start stay stop stretch
-study suffer suggest support surprise talk taste test thank touch train translate travel trust
-turn update use visit vote wait walk want wash watch weigh work worry
+accept adapt add admire admit advertise advise agree announce answer apologise argue arrest arrive
+ask attack believe belong blame board boil book box call cancel carry change charge check cheer
+chop claim clean climb close collect comment compare complain cook copy cross cry cycle damage
+dance dare delay describe destroy discover discuss dry end enjoy enter exchange exercise expect
+explain fail file finish fit fix flood fry hand happen hate heat help hire hunt improve install
+invite itch join land last laugh lift like live lock look love march measure melt miss move need
+notice open own pack paint park pass peel phone photograph plan plant play practise prefer present
+print protect publish punish qualify rain reach record remember remind repair repeat replace
+report rescue reserve resign rest return roast sail save score serve share shop shout sign ski
+smile smoke snow soften start stay stop stretch study suffer suggest support surprise talk taste
+test thank touch train translate travel trust try turn update use visit vote wait walk want warm
+wash watch weigh work worry
 """
 _DOUBLED = frozenset(
     "admit begin cancel chop fit forget get hit plan prefer put run set shop sit stop swim travel "
@@ -341,7 +342,6 @@ REAL_WORDS = frozenset(
     "trial united untied bred bead been fried fired filed tried tired sever lest rest whit "
     "casual causal angel angle hose hoses palace place places planets plate pains cloths costs "
     "coach couch curse coarse course desert exited steal stars starts prices prince princes "
-    "scare scarf shred son soon spot stop stared storm store statue statute tow won woe wok"
-    .split()
+    "scare scarf shred son soon spot stop stared storm store statue statute tow won woe wok".split()
 )
 """Words that a slip of one letter can give by chance: such a slip is not a spelling mistake."""

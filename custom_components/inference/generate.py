@@ -51,7 +51,7 @@ def generate(
         The new tokens of each prompt in the order of ``prompts``, without the stop token.
 
     Raises:
-        UserError: If a prompt is empty or leaves no room in the model's context.
+        UserError: If a prompt is empty, leaves no room in the model's context or holds unknown ids.
     """
     assert max_new_tokens > 0, "max_new_tokens must be positive"
     problems = find_prompt_problems(
@@ -80,10 +80,16 @@ def find_prompt_problems(
         prompts: Token ids of each prompt.
         names: What to call each prompt in its sentence, in the same order.
     """
+    vocab_size = decoder.tok_embeddings.num_embeddings
     problems = []
     for name, prompt in zip(names, prompts, strict=True):
         if not prompt:
             problems.append(f"{name} is empty: give it at least one token to continue")
+        elif max(prompt) >= vocab_size:
+            problems.append(
+                f"{name} holds the id {max(prompt)} but the model embeds {vocab_size} ids: choose "
+                "the tokenizer that belongs to the model"
+            )
         elif len(prompt) >= decoder.max_seq_len:
             problems.append(
                 f"{name} has {len(prompt)} tokens, which leaves no room for an answer in the "

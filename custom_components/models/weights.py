@@ -18,8 +18,8 @@ and k rows of a Hugging Face folder are permuted. llama.cpp stores torchtune's o
 
 import custom_components.compat  # noqa: F401
 
+import hashlib
 import math
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -264,7 +264,9 @@ def _compare_tensors(base: dict[str, nn.Parameter], checkpoint: _Checkpoint) -> 
 
 def _generator(name: str, seed: int) -> torch.Generator:
     """Return a CPU generator of this parameter's own: order and sharding cannot shift it."""
-    return torch.Generator().manual_seed(((seed << 32) + zlib.crc32(name.encode())) % 2**63)
+    digest = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    # PyTorch's CPU generator uses the low 32 bits of a seed only.
+    return torch.Generator().manual_seed(int.from_bytes(digest[:4]))
 
 
 def _draw_base(name: str, parameter: nn.Parameter, seed: int) -> torch.Tensor:

@@ -184,15 +184,20 @@ def test_no_prompts_give_no_outputs(decoder: TransformerDecoder) -> None:
     assert run(decoder, [], stop_tokens=[]) == []
 
 
-def test_empty_and_overlong_prompts_are_refused_together_by_number(
+def test_empty_overlong_and_foreign_prompts_are_refused_together_by_number(
     decoder: TransformerDecoder,
 ) -> None:
     with pytest.raises(UserError) as caught:
-        run(decoder, [[1], [], [1] * CONTEXT, [1] * (CONTEXT - 1)], stop_tokens=[])
-    empty, overlong = caught.value.problems
+        run(
+            decoder,
+            [[1], [], [1] * CONTEXT, [1] * (CONTEXT - 1), [3, VOCAB_SIZE, 3]],
+            stop_tokens=[],
+        )
+    empty, overlong, unknown = caught.value.problems
     assert empty.startswith("prompt 1 is empty")
     assert overlong.startswith(f"prompt 2 has {CONTEXT} tokens")
     assert f"context of {CONTEXT}" in overlong
+    assert unknown.startswith(f"prompt 4 holds the id {VOCAB_SIZE}")
 
 
 def test_prompt_problems_carry_the_names_they_are_given(decoder: TransformerDecoder) -> None:
@@ -245,8 +250,14 @@ def test_the_decoder_is_left_exactly_as_found(prompts: list[list[int]]) -> None:
 def test_the_decoder_is_left_as_found_after_an_error_inside(prompts: list[list[int]]) -> None:
     decoder = llama3(**SHAPE).train()
     before = snapshot(decoder)
-    with pytest.raises(IndexError):
-        run(decoder, [[VOCAB_SIZE + 1]], stop_tokens=[])
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a broken layer")
+
+    handle = decoder.layers[2].register_forward_pre_hook(fail)
+    with pytest.raises(RuntimeError, match="a broken layer"):
+        run(decoder, [[1, 2]], stop_tokens=[])
+    handle.remove()
     after = snapshot(decoder)
     del before["weights"], after["weights"]
     assert after == before

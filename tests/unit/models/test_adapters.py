@@ -1,0 +1,238 @@
+import custom_components.compat  # noqa: F401
+
+import json
+import logging
+import warnings
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from custom_components.errors import UserError
+from custom_components.models.adapters import (
+    adapter_parameters,
+    freeze_base,
+    load_adapter,
+    save_adapter,
+)
+from custom_components.models.smollm2 import lora_smollm2_135m
+from custom_components.models.tiny import tiny_llama3_8b, tiny_lora_llama3_8b
+from custom_components.models.weights import load_weights
+
+ATTENTION = ["q_proj", "k_proj", "v_proj", "output_proj"]
+ALL = {"lora_attn_modules": ATTENTION, "apply_lora_to_mlp": True, "lora_rank": 4, "lora_alpha": 10}
+TARGETS = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+
+def build(builder=tiny_lora_llama3_8b, checkpoint_dir="random", *, seed=0, **arguments):
+    with torch.device("meta"):
+        decoder = builder(**arguments)
+    load_weights(
+        decoder, str(checkpoint_dir), device=torch.device("cpu"), dtype=torch.float32, seed=seed
+    )
+    return decoder
+
+
+def train(decoder, std=0.05):
+    """Stand in for training: B matrices that are not zero."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in adapter_parameters(decoder).items():
+            if "lora_b" in name:
+                parameter.normal_(std=std, generator=generator)
+    return decoder
+
+
+@torch.no_grad()
+def check_against_peft(decoder, model, folder, token_ids, tolerance):
+    """Load the exported adapter with ``peft`` and compare logits; leave ``model`` as it was."""
+    peft = pytest.importorskip("peft", reason="the peers extra is not installed")
+    tokens = torch.tensor([token_ids])
+    without = model(tokens).logits
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        adapted = peft.PeftModel.from_pretrained(model, folder).eval()
+    try:
+        theirs = adapted(tokens).logits
+        result = adapted.load_adapter(folder, adapter_name="again")
+    finally:
+        adapted.unload()
+    assert [str(w.message) for w in caught if "adapter keys" in str(w.message)] == []
+    assert [k for k in result.missing_keys if "lora" in k] == []
+    assert result.unexpected_keys == []
+    assert (theirs - without).abs().max() > 100 * tolerance  # the adapter does something
+    assert (decoder(tokens) - theirs).abs().max() < tolerance
+
+
+def test_export_gives_our_logits_in_peft_on_smollm2(
+    reference_model, reference_tokenizer, gguf_path, tmp_path
+):
+    decoder = train(build(lora_smollm2_135m, gguf_path, **ALL), std=0.02)
+    save_adapter(decoder, tmp_path, base_model="HuggingFaceTB/SmolLM2-135M-Instruct")
+    ids = reference_tokenizer("She go to the market yesterday and buy three apple.")["input_ids"]
+    check_against_peft(decoder, reference_model, tmp_path, ids, tolerance=1e-4)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [ALL, ALL | {"apply_lora_to_output": True}, {"lora_attn_modules": ["k_proj"], "lora_rank": 2}],
+)
+def test_export_gives_our_logits_in_peft_on_an_untied_model(tiny_reference, tmp_path, arguments):
+    tiny_reference.save_pretrained(tmp_path / "base")
+    decoder = train(build(checkpoint_dir=tmp_path / "base", **arguments), std=0.2)
+    save_adapter(decoder, tmp_path / "adapter", base_model=str(tmp_path / "base"))
+    ids = torch.randint(512, (32,), generator=torch.Generator().manual_seed(0)).tolist()
+    check_against_peft(decoder, tiny_reference, tmp_path / "adapter", ids, tolerance=1e-5)
+
+
+def test_config_is_complete_and_read_off_the_modules(tmp_path):
+    """Unlike torchtune's, without task_type, dropout and base model (pytorch/torchtune#933)."""
+    save_adapter(build(**ALL, lora_dropout=0.25), tmp_path, base_model="org/name")
+    config = json.loads((tmp_path / CONFIG).read_text())
+    expected = {
+        "base_model_name_or_path": "org/name",
+        "bias": "none",
+        "inference_mode": True,
+        "lora_alpha": 10,
+        "lora_dropout": 0.25,
+        "peft_type": "LORA",
+        "r": 4,
+        "target_modules": TARGETS,
+        "task_type": "CAUSAL_LM",
+        "use_dora": False,
+        "use_rslora": False,
+    }
+    assert expected.items() <= config.items()
+    card = (tmp_path / "README.md").read_text()
+    assert 'base_model: "org/name"' in card and "Rank 4, alpha 10, dropout 0.25" in card
+
+
+def test_modules_that_differ_cannot_be_exported(tmp_path):
+    decoder = build(lora_attn_modules=["q_proj"])
+    decoder.layers[1].attn.q_proj.alpha = 99
+    with pytest.raises(ValueError, match="must agree"):
+        save_adapter(decoder, tmp_path, base_model="x")
+    decoder = build(lora_attn_modules=["q_proj"])
+    decoder.layers[1].attn.q_proj = torch.nn.Linear(64, 64, bias=False)
+    with pytest.raises(ValueError, match="same modules in every layer"):
+        save_adapter(decoder, tmp_path, base_model="x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    decoder = build(lora_attn_modules=["q_proj"])
+    save_adapter(decoder, tmp_path, base_model="x")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        save_adapter(train(decoder), tmp_path, base_model="x")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert set(before) == {CONFIG, WEIGHTS, "README.md"}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_loading_back_is_bit_equal(tmp_path, dtype):
+    trained = train(build(**ALL)).to(dtype)
+    save_adapter(trained, tmp_path, base_model="x")
+    other = build(**ALL, seed=7).to(dtype)
+    base = {n: p.clone() for n, p in other.named_parameters() if "lora_" not in n}
+    load_adapter(other, tmp_path)
+    loaded = adapter_parameters(other)
+    assert all(torch.equal(loaded[n], p) for n, p in adapter_parameters(trained).items())
+    assert all(torch.equal(p, base[n]) for n, p in other.named_parameters() if n in base)
+
+
+def test_only_adapters_train_after_freezing():
+    decoder = build(lora_attn_modules=["q_proj", "v_proj"])
+    freeze_base(decoder)
+    trainable = [name for name, p in decoder.named_parameters() if p.requires_grad]
+    assert trainable == [
+        f"layers.{layer}.attn.{module}.{matrix}.weight"
+        for layer in (0, 1)
+        for module in ("q_proj", "v_proj")
+        for matrix in ("lora_a", "lora_b")
+    ]
+    assert list(adapter_parameters(decoder)) == trainable
+
+
+def test_a_model_without_adapters_is_refused(tmp_path):
+    save_adapter(build(lora_attn_modules=["q_proj"]), tmp_path, base_model="x")
+    decoder = build(tiny_llama3_8b)
+    with pytest.raises(UserError, match="no LoRA layers"):
+        freeze_base(decoder)
+    with pytest.raises(UserError, match="adapter_path: the model has no LoRA layers"):
+        load_adapter(decoder, tmp_path)
+
+
+def refused(decoder, folder):
+    """Return the message of the UserError, having seen that the adapters did not change."""
+    before = {name: p.clone() for name, p in adapter_parameters(decoder).items()}
+    with pytest.raises(UserError) as error:
+        load_adapter(decoder, folder)
+    assert all(torch.equal(p, before[n]) for n, p in adapter_parameters(decoder).items())
+    assert all(problem.startswith("adapter_path: ") for problem in error.value.problems)
+    return str(error.value)
+
+
+def test_other_targets_are_listed_as_missing_and_unexpected(tmp_path):
+    """Some loaders take what fits and leave the rest untrained (huggingface/peft#2566)."""
+    save_adapter(build(lora_attn_modules=["q_proj", "k_proj"]), tmp_path, base_model="x")
+    message = refused(build(lora_attn_modules=["q_proj", "v_proj"]), tmp_path)
+    prefix = "base_model.model.model.layers.[0-1].self_attn"
+    assert f"needs are missing: {prefix}.v_proj.lora_A.weight, {prefix}.v_proj.lora_B" in message
+    assert f"has no place for: {prefix}.k_proj.lora_A.weight, {prefix}.k_proj.lora_B" in message
+
+
+def test_names_off_by_one_level_match_nothing(tmp_path):
+    decoder = build(lora_attn_modules=["q_proj"])
+    save_adapter(decoder, tmp_path, base_model="x")
+    tensors = load_file(tmp_path / WEIGHTS)
+    shorter = {key.replace("base_model.model.", "base_model."): t for key, t in tensors.items()}
+    save_file(shorter, tmp_path / WEIGHTS)
+    assert "none of its tensors belongs to an adapter of this model" in refused(decoder, tmp_path)
+
+
+def test_another_rank_and_alpha_are_named(tmp_path):
+    save_adapter(
+        build(lora_attn_modules=["q_proj"], lora_rank=8, lora_alpha=16), tmp_path, base_model="x"
+    )
+    message = refused(build(lora_attn_modules=["q_proj"], lora_rank=4, lora_alpha=32), tmp_path)
+    assert "r is 8 and model.lora_rank is 4" in message
+    assert "lora_alpha is 16 and model.lora_alpha is 32" in message
+
+
+def test_another_dropout_is_accepted_with_a_warning(tmp_path, caplog):
+    save_adapter(build(lora_attn_modules=["q_proj"], lora_dropout=0.1), tmp_path, base_model="x")
+    with caplog.at_level(logging.WARNING):
+        load_adapter(build(lora_attn_modules=["q_proj"]), tmp_path)
+    assert "dropout 0.1; this run uses model.lora_dropout 0.0" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"use_rslora": True}, "use_rslora is set"),
+        ({"use_dora": True}, "use_dora is set"),
+        ({"rank_pattern": {"q_proj": 2}}, "rank_pattern is set"),
+        ({"modules_to_save": ["lm_head"]}, "modules_to_save is set"),
+        ({"bias": "all"}, "bias is 'all'"),
+        ({"peft_type": "IA3"}, "peft_type is 'IA3'"),
+    ],
+)
+def test_adapters_of_another_kind_are_refused(tmp_path, change, message):
+    decoder = build(lora_attn_modules=["q_proj"])
+    save_adapter(decoder, tmp_path, base_model="x")
+    config = json.loads((tmp_path / CONFIG).read_text()) | change
+    (tmp_path / CONFIG).write_text(json.dumps(config))
+    assert message in refused(decoder, tmp_path)
+
+
+def test_files_that_are_missing_or_damaged_are_named(tmp_path):
+    decoder = build(lora_attn_modules=["q_proj"])
+    assert f"does not hold {CONFIG} and {WEIGHTS}" in refused(decoder, tmp_path)
+    save_adapter(decoder, tmp_path, base_model="x")
+    (tmp_path / WEIGHTS).write_bytes(b"x" * 40)
+    assert f"{WEIGHTS} cannot be read" in refused(decoder, tmp_path)
+    (tmp_path / CONFIG).write_text("{")
+    assert f"{CONFIG} cannot be read" in refused(decoder, tmp_path)
