@@ -7,17 +7,17 @@ import custom_components.compat  # noqa: F401
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from omegaconf import DictConfig
 
-from custom_components.config import check_options
+from custom_components.config import check_options, instantiate
 from custom_components.errors import UserError
 from custom_components.observability.wandb_view import has_wandb_key
 from custom_components.options import RECIPE_OPTIONS, EvalOptions, FinetuneOptions
+from custom_components.signatures import check_component
 
 MIN_FREE_BYTES = 1024**3
 """Room for records and an adapter."""
@@ -57,6 +57,7 @@ def check_run(options: Options, *, nproc_per_node: int, run_name: str | None = N
     problems = _check_device(options.device, nproc_per_node)
     problems += _check_checkpoint(options.checkpoint_dir)
     problems += _check_tokenizer(options.tokenizer)
+    problems += _check_model_and_optimizer(options)
     problems += _check_adapters(options)
     problems += _check_dataset(options.dataset)
     if isinstance(options, FinetuneOptions) and options.epochs is options.max_steps is None:
@@ -94,27 +95,47 @@ def _check_checkpoint(checkpoint_dir: str) -> list[str]:
 
 
 def _check_tokenizer(tokenizer: dict[str, Any]) -> list[str]:
-    from custom_components.models.sources import find_source
-
-    is_own = str(tokenizer.get("_component_")).startswith("custom_components.")
+    if str(tokenizer.get("_component_")).startswith("custom_components."):
+        return _try_to_build("tokenizer", tokenizer)[1]  # they say themselves what is missing
     problems: list[str] = []
     for name in _TOKENIZER_FILES:
-        given = tokenizer.get(name)
-        if not isinstance(given, str):
-            continue
-        try:
-            path = find_source(f"tokenizer.{name}", given) if is_own else Path(given)
-        except UserError as error:
-            problems += error.problems
-            continue
-        if not path.exists():
+        path = tokenizer.get(name)
+        if isinstance(path, str) and not Path(path).is_file():
+            found = "is a folder" if Path(path).is_dir() else "does not exist"
             problems.append(
-                f"tokenizer.{name}: {given} does not exist; it comes with the checkpoint, "
+                f"tokenizer.{name}: {path} {found}; the file comes with the checkpoint, "
                 f"see `tune download` there, or override tokenizer.{name}=FILE"
             )
-        elif path.is_dir() and not is_own:
-            problems.append(f"tokenizer.{name}: {given} is a folder, expected the file in it")
     return problems
+
+
+def _check_model_and_optimizer(options: Options) -> list[str]:
+    """Build them without memory and on one number: their own checks of values are the best."""
+    with torch.device("meta"):
+        problems = _try_to_build("model", options.model)[1]
+    if isinstance(options, FinetuneOptions):
+        number = torch.nn.Parameter(torch.zeros(1))
+        optimizer, more = _try_to_build("optimizer", options.optimizer, [number])
+        problems += more
+        if optimizer is not None:
+            steps = {"num_training_steps": 10**9}  # the real number depends on the data
+            problems += _try_to_build("lr_scheduler", options.lr_scheduler, optimizer, **steps)[1]
+    return problems
+
+
+def _try_to_build(
+    key: str, node: dict[str, Any], *args: Any, **kwargs: Any
+) -> tuple[Any, list[str]]:
+    """Return the component, or None and why it cannot be built."""
+    if "_component_" not in node or check_component(key, node, places=()):
+        return None, []  # reported with the config
+    try:
+        return instantiate(node, *args, **kwargs), []
+    except UserError as error:
+        return None, list(error.problems)
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return None, [f"{key}: {node['_component_']} refuses its arguments: {reason}"]
 
 
 def _check_adapters(options: Options) -> list[str]:
@@ -133,20 +154,11 @@ def _check_adapters(options: Options) -> list[str]:
 def _check_dataset(dataset: dict[str, Any]) -> list[str]:
     if not str(dataset.get("_component_")).startswith(_GRAMMAR_MODULE):
         return []
+    if check_component("dataset", dataset, places=()):
+        return []  # reported with the config
     from custom_components.datasets.sources import check_grammar_source
 
-    arguments = {key: value for key, value in dataset.items() if key != "_component_"}
-    return _call(check_grammar_source, arguments)
-
-
-def _call(check: Callable[..., Sequence[str]], arguments: dict[str, Any]) -> list[str]:
-    """Return what ``check`` finds; arguments it does not take were reported with the config."""
-    try:
-        return list(check(**arguments))
-    except UserError as error:
-        return list(error.problems)
-    except TypeError:
-        return []
+    return check_grammar_source(**{k: v for k, v in dataset.items() if k != "_component_"})
 
 
 def _check_output(output_dir: Path, run_name: str | None) -> list[str]:

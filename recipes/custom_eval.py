@@ -22,6 +22,8 @@ from typing import Any
 
 import torch
 from omegaconf import DictConfig
+from torch import nn
+from torchtune.modules.peft import LoRALinear
 from torchtune.training.precision import PRECISION_STR_TO_DTYPE
 
 from custom_components.config import instantiate, read_options, redact
@@ -67,12 +69,32 @@ class Evaluation:
 
 # ---- Model and data ----------------------------------------------------------------------------
 def build_model(options: EvalOptions, *, device: torch.device) -> Any:
-    """Return the decoder with its base weights; adapters are fresh, which is the base model."""
+    """Return the decoder with its base weights.
+
+    Raises:
+        UserError: If an adapter does not fit it; that would be a pity to learn after the minutes
+            that the base model takes.
+    """
     with torch.device("meta"):
         decoder = instantiate(options.model)
     dtype = PRECISION_STR_TO_DTYPE[options.dtype]
     load_weights(decoder, options.checkpoint_dir, device=device, dtype=dtype, seed=options.seed)
+    problems: list[str] = []
+    for path in options.adapter_paths:
+        try:
+            load_adapter(decoder, path)
+        except UserError as error:
+            problems += error.problems
+    if problems:
+        raise UserError(*problems)
     return decoder
+
+
+def switch_adapters(decoder: nn.Module, *, on: bool) -> None:
+    """Let the model compute with its adapters or as the base model."""
+    for module in decoder.modules():
+        if isinstance(module, LoRALinear):
+            module.disabled = not on
 
 
 # ---- Evaluation --------------------------------------------------------------------------------
@@ -87,9 +109,11 @@ def evaluate_models(options: EvalOptions, *, world: World, records: Records) -> 
     log = get_logger()
     tokenizer = instantiate(options.tokenizer)
     dataset = instantiate(options.dataset, tokenizer)
+    log.info("data: %s", dataset.report.describe())
     decoder = build_model(options, device=world.device)
     evaluations = []
     for step, model in enumerate([BASE, *options.adapter_paths]):
+        switch_adapters(decoder, on=step > 0)
         if step > 0:
             load_adapter(decoder, model)
         log.info("evaluating on %d pairs: %s", len(dataset.examples), model)

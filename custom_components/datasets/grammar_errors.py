@@ -2,8 +2,8 @@
 
 Every function takes the tokens, the place and a random generator, changes the tokens in place and
 returns whether it could. A tag in the frames (``word/TAG``) allows a function at that word; some
-kinds need no tag because the word itself shows that the change is an error (``is``, ``a``, ``than``,
-the full stop).
+kinds need no tag because the word itself shows that the change is an error (``is``, ``a``,
+``than``, the full stop).
 
 Tags: ``V3`` third person, ``VP`` other present, ``VD`` past with a time cue, ``VN`` participle,
 ``VG`` -ing form, ``VI`` base after *to* or a modal; ``NS``, ``NP``, ``NU`` singular, plural and

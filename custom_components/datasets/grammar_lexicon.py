@@ -57,8 +57,8 @@ _IRREGULAR_VERBS = """
 be was been; beat beat beaten; become became become; begin began begun; break broke broken;
 bring brought brought; build built built; burn burned burned; buy bought bought;
 choose chose chosen; come came come; cost cost cost; do did done; draw drew drawn;
-drink drank drunk; drive drove driven; eat ate eaten; fall fell fallen; feed fed fed; fight fought fought;
-feel felt felt; find found found; fly flew flown; forget forgot forgotten;
+drink drank drunk; drive drove driven; eat ate eaten; fall fell fallen; feed fed fed;
+fight fought fought; feel felt felt; find found found; fly flew flown; forget forgot forgotten;
 forgive forgave forgiven; freeze froze frozen; get got got; give gave given; go went gone;
 grow grew grown; have had had; hear heard heard; hide hid hidden; hit hit hit; hold held held;
 hurt hurt hurt; keep kept kept; know knew known; lay laid laid; learn learned learned;

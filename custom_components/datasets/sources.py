@@ -1,46 +1,28 @@
 """Read rows from a JSON, JSONL or CSV file, from the Hugging Face hub, or from the embedded corpus.
 
-Every row knows where it stands, ``<file>:<row>``: the line for JSONL and CSV (the header of a CSV
-file is line 1), the place in the list for JSON, both counted from 1. Everything wrong with the rows
-is gathered and raised once.
+Every row has an id, ``<source>:<row>``, counted from 1. Everything wrong with the rows is gathered
+and raised once.
 
 This module imports neither torch nor torchtune, so the command line can check a source at once.
 """
 
-import csv
 import difflib
 import importlib.util
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from custom_components.datasets.files import SUFFIXES, Row, describe_rows, read_file
 from custom_components.datasets.grammar_corpus import SPLITS, build_grammar_corpus
 from custom_components.errors import UserError
 
 EMBEDDED = "embedded"
 INPUT, OUTPUT = "input", "output"
-NUM_SHOWN = 20
-"""How many bad rows a message lists before it only counts them."""
-
+INPUT_PLACE = "{input}"
 _NUM_CHECKED = 100
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of a source.
-
-    Args:
-        id: ``<file>:<row>``.
-        values: Column name to value, as read.
-    """
-
-    id: str
-    values: Mapping[str, Any]
 
 
 def load_rows(
@@ -82,9 +64,9 @@ def check_grammar_source(
     split: str = "train",
     column_map: Mapping[str, str] | None = None,
     max_rows: int | None = None,
-    **ignored: Any,
+    **others: Any,
 ) -> list[str]:
-    """Return what is wrong with the source of a ``grammar_dataset``, without a tokenizer.
+    """Return what is wrong with the arguments of a ``grammar_dataset``, without a tokenizer.
 
     Only the first 100 rows of a file are looked at, and nothing is downloaded.
 
@@ -93,8 +75,11 @@ def check_grammar_source(
         split: See ``load_rows``.
         column_map: See ``load_rows``.
         max_rows: See ``load_rows``.
-        **ignored: The other arguments of the data set.
+        **others: The other arguments of the data set.
     """
+    problems = find_argument_problems(max_rows=max_rows, **others)
+    if problems:
+        return problems
     try:
         if _kind(source) == "hub":
             _name_columns(column_map)
@@ -107,19 +92,32 @@ def check_grammar_source(
     return []
 
 
-def describe_rows(problems: list[str], *, advice: str) -> str:
-    """Return one sentence that counts the bad rows, lists the first ones and says what to do.
+def find_argument_problems(
+    *,
+    max_rows: int | None = None,
+    prompt: str = INPUT_PLACE,
+    max_seq_len: int = 512,
+    **ignored: Any,
+) -> list[str]:
+    """Return what is wrong with the arguments of a ``grammar_dataset`` that name no data.
 
     Args:
-        problems: ``<file>:<row> ...``, one a row.
-        advice: What to do about them.
+        max_rows: At least 1, or None.
+        prompt: Must say where the sentence goes.
+        max_seq_len: At least 2: one token to read and one to predict.
+        **ignored: Arguments with closed choices, which their types check.
     """
-    shown = problems[:NUM_SHOWN]
-    left = len(problems) - len(shown)
-    more = [f"and {left} more"] if left else []
-    noun = "row" if len(problems) == 1 else "rows"
-    listed = "".join(f"\n    {line}" for line in [*shown, *more])
-    return f"{len(problems)} {noun} cannot be used; {advice}:{listed}"
+    problems = []
+    if max_rows is not None and max_rows < 1:
+        problems.append(f"dataset.max_rows: {max_rows}; give 1 or more, or null for all rows")
+    if max_seq_len < 2:
+        problems.append(f"dataset.max_seq_len: {max_seq_len}; give 2 or more")
+    if INPUT_PLACE not in prompt:
+        problems.append(
+            f"dataset.prompt: {prompt!r} does not say where the sentence goes; put "
+            f"{INPUT_PLACE} there"
+        )
+    return problems
 
 
 # --- Columns and text ----------------------------------------------------------------------------
@@ -183,13 +181,17 @@ def _kind(source: str) -> str:
     if source == EMBEDDED:
         return EMBEDDED
     path = Path(source).expanduser()
-    if path.suffix in _READERS or path.exists() or source.startswith(("/", "./", "../", "~")):
+    if (
+        path.suffix.lower() in SUFFIXES
+        or path.exists()
+        or source.startswith(("/", "./", "../", "~"))
+    ):
         return "file"
     if _HUB_ID.fullmatch(source):
         return "hub"
     raise UserError(
         f"dataset.source: {source!r}{_nearest(source, [EMBEDDED])} is neither {EMBEDDED!r}, nor a "
-        f"{', '.join(_READERS)} file, nor a hub id org/name"
+        f"{', '.join(SUFFIXES)} file, nor a hub id org/name"
     )
 
 
@@ -201,20 +203,21 @@ def _read_source(source: str, *, split: str, max_rows: int | None) -> list[Row]:
         return _read_hub(source, split=split, max_rows=max_rows)
     if split != "train":
         raise UserError(
-            f"dataset.split: {split!r}, but the file {source} has one split: set dataset.split=train"
+            f"dataset.split: {split!r}, but a file has one split only: set dataset.split=train"
         )
-    return _read_file(Path(source).expanduser(), max_rows=max_rows)
+    return read_file(Path(source).expanduser(), max_rows=max_rows)
 
 
 def _read_embedded(split: str) -> list[Row]:
-    if split not in SPLITS:
+    known = next((name for name in SPLITS if name == split), None)
+    if known is None:
         raise UserError(
             f"dataset.split: the embedded corpus has no split {split!r}{_nearest(split, SPLITS)}; "
             f"it has {' and '.join(SPLITS)}"
         )
     return [
         Row(pair.id, {INPUT: pair.source, OUTPUT: pair.target})
-        for pair in build_grammar_corpus(split)
+        for pair in build_grammar_corpus(known)
     ]
 
 
@@ -239,137 +242,7 @@ def _read_hub(source: str, *, split: str, max_rows: int | None) -> list[Row]:
             Row(f"{source}/{split}:{number}", dict(row))
             for number, row in enumerate(islice(table, max_rows), start=1)
         ]
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
         raise UserError(
             f"dataset.source: {source}, split {split!r}, could not be read from the hub: {error}"
         ) from error
-
-
-# --- Files ---------------------------------------------------------------------------------------
-
-_Record = tuple[int, Any]
-"""Row number and what stands there; an exception when it cannot be read."""
-
-
-def _read_file(path: Path, *, max_rows: int | None) -> list[Row]:
-    """Return the rows of a file.
-
-    Raises:
-        UserError: If the file or any of its rows cannot be read.
-    """
-    if path.suffix not in _READERS:
-        raise UserError(f"dataset.source: {path} is not a {', '.join(_READERS)} file")
-    try:
-        records = list(islice(_READERS[path.suffix](path), max_rows))
-    except OSError as error:
-        raise UserError(f"dataset.source: cannot read {path}: {error.strerror}") from error
-    problems = [
-        f"{path}:{number} {problem}"
-        for number, record in records
-        if (problem := _describe_problem(record)) is not None
-    ]
-    if problems:
-        raise UserError(describe_rows(problems, advice="mend or remove them"))
-    return [Row(f"{path}:{number}", record) for number, record in records]
-
-
-def _describe_problem(record: Any) -> str | None:
-    if isinstance(record, UnicodeDecodeError):
-        byte = record.object[record.start]
-        return f"byte 0x{byte:02x} is not UTF-8; save the file as UTF-8"
-    if isinstance(record, json.JSONDecodeError):
-        return f"is not JSON: {record.msg} at character {record.pos + 1}"
-    if isinstance(record, Exception):
-        return str(record)
-    if not isinstance(record, dict):
-        return f"is {_describe_type(record)}, not an object with named columns"
-    return None
-
-
-def _describe_type(value: Any) -> str:
-    names = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
-
-
-def _read_lines(path: Path) -> Iterator[tuple[int, str | UnicodeDecodeError]]:
-    """Yield number and text of every line, without byte order mark and line end."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            data = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-            try:
-                yield number, data.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                yield number, error
-
-
-def _read_jsonl(path: Path) -> Iterator[_Record]:
-    for number, line in _read_lines(path):
-        if isinstance(line, UnicodeDecodeError):
-            yield number, line
-        elif line.strip():
-            yield number, _parse_json(line)
-
-
-def _parse_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return error
-
-
-def _read_json(path: Path) -> Iterator[_Record]:
-    lines = list(_read_lines(path))
-    broken = [(number, line) for number, line in lines if isinstance(line, UnicodeDecodeError)]
-    if broken:
-        yield from broken
-        return
-    content = _parse_json("\n".join(str(line) for _, line in lines))
-    if isinstance(content, json.JSONDecodeError):
-        yield content.lineno, ValueError(f"is not JSON: {content.msg} at column {content.colno}")
-    elif isinstance(content, list):
-        yield from enumerate(content, start=1)
-    elif isinstance(content, Exception):
-        yield 1, content
-    else:
-        yield 1, ValueError(f"is {_describe_type(content)}; a .json file must hold a list of rows")
-
-
-def _read_csv(path: Path) -> Iterator[_Record]:
-    """Yield the records of a CSV file, each at the line where it begins."""
-    broken: list[_Record] = []
-    lines = _csv_lines(path, broken)
-    reader = csv.reader(lines, strict=True)
-    header: list[str] | None = None
-    while True:
-        start = reader.line_num + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            yield start, ValueError(f"is not CSV: {error}")
-            return
-        if broken:
-            yield from broken
-            return
-        if cells is None:
-            return
-        if header is None:
-            header = cells
-        elif len(cells) > len(header):
-            yield start, ValueError(f"has {len(cells)} cells, the header only {len(header)}")
-        elif cells:
-            yield start, dict(zip(header, cells, strict=False))
-
-
-def _csv_lines(path: Path, broken: list[_Record]) -> Iterator[str]:
-    for number, line in _read_lines(path):
-        if isinstance(line, UnicodeDecodeError):
-            broken.append((number, line))
-            return
-        yield f"{line}\n"
-
-
-_READERS: dict[str, Callable[[Path], Iterator[_Record]]] = {
-    ".json": _read_json,
-    ".jsonl": _read_jsonl,
-    ".csv": _read_csv,
-}

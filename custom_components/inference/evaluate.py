@@ -13,34 +13,15 @@ import custom_components.compat  # noqa: F401
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from torchtune.data import Message
 from torchtune.modules import TransformerDecoder
 
+from custom_components.datasets.sft import Example, MessageTokenizer
 from custom_components.errors import UserError
 from custom_components.inference.generate import find_prompt_problems, generate
 from custom_components.inference.gleu import exact_match, gleu
-
-
-class Example(Protocol):
-    """One pair to evaluate: the messages that prompt the model, and the texts to score with."""
-
-    @property
-    def id(self) -> str:
-        """``<file>:<row number>``."""
-
-    @property
-    def messages(self) -> list[Any]:
-        """The prompt, as torchtune messages, without an answer."""
-
-    @property
-    def input(self) -> str:
-        """The text to correct."""
-
-    @property
-    def reference(self) -> str:
-        """Its correction."""
 
 
 class EvaluationDataset(Protocol):
@@ -51,16 +32,11 @@ class EvaluationDataset(Protocol):
         """The pairs, in order."""
 
 
-class ChatTokenizer(Protocol):
+class ChatTokenizer(MessageTokenizer, Protocol):
     """What evaluation needs of a torchtune model tokenizer."""
 
     pad_id: int
     stop_tokens: list[int]
-
-    def tokenize_messages(
-        self, messages: list[Any], *, add_end_tokens: bool = True
-    ) -> tuple[list[int], list[bool]]:
-        """Return ids and mask; without end tokens an empty answer is left open to continue."""
 
     def decode(self, token_ids: list[int]) -> str:
         """Return the text of ids."""

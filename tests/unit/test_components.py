@@ -98,7 +98,7 @@ def test_misspelt_paths_get_the_nearest(dotpath, nearest):
 def test_a_component_whose_import_fails_says_so(tmp_path, monkeypatch):
     (tmp_path / "needs_more.py").write_text("import surely_not_installed\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(UserError, match="importing needs_more failed.*surely_not_installed"):
+    with pytest.raises(UserError, match=r"importing needs_more failed.*surely_not_installed"):
         find_component("needs_more.build", allowed=frozenset({"needs_more"}))
 
 
@@ -117,7 +117,7 @@ def test_a_partial_is_built_with_its_own_defaults():
 
 
 def test_building_checks_nested_names_and_template_paths():
-    """torchtune imports and calls whatever a ``prompt_template`` names."""
+    """Torchtune imports and calls whatever a ``prompt_template`` names."""
     nested = {"_component_": "torch.nn.Linear", "x": [{"_component_": "os.system"}]}
     with pytest.raises(UserError, match=r"x\.0\._component_: os\.system"):
         instantiate(nested)

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from custom_components.components import allow_components
 from custom_components.config import check_options, load_config, read_options
 from custom_components.errors import UserError
-from custom_components.options import LoraOptions
+from custom_components.options import RECIPE_OPTIONS, LoraOptions
 from custom_components.registry import RECIPE_CONFIGS, config_path
 
 YAML = """\
@@ -46,7 +46,7 @@ def problems_of(function, *args, **kwargs):
 
 # ---- Overrides -----------------------------------------------------------------------------------
 def test_override_values_are_read_as_yaml_and_split_at_the_first_equals_sign(load):
-    """torchtune refuses values that contain an equals sign."""
+    """Torchtune refuses values that contain an equals sign."""
     cfg = load(
         "batch_size=2",
         "optimizer.lr=1e-3",
@@ -81,12 +81,11 @@ def test_later_overrides_win(load):
 
 
 def test_all_malformed_overrides_are_reported_together(load):
-    problems = problems_of(load, "batch_size", "=3", "--lr=3", "~modle", "a={b: : c", "b[=1")
-    assert len(problems) == 6
+    problems = problems_of(load, "batch_size", "=3", "--lr=3", "~modle", "a={b: : c")
+    assert len(problems) == 5
     assert "'batch_size' is not of the form key=value" in problems[0]
     assert "no key modle to remove; the nearest is model" in problems[3]
     assert "quotes" in problems[4]
-    assert "b[=1" in problems[5]
 
 
 @pytest.mark.parametrize(
@@ -157,13 +156,15 @@ def test_a_config_becomes_options_with_defaults(load):
     ],
 )
 def test_every_mistake_is_refused_by_name_with_what_to_do(load, override, expected):
-    """torchtune's `tune validate` passes misspelt keys and its recipes accept any override."""
+    """Torchtune's `tune validate` passes misspelt keys and its recipes accept any override."""
     problems = problems_of(read_options, LoraOptions, load(override))
     assert any(expected in problem for problem in problems), problems
 
 
 def test_all_problems_come_in_one_error(load):
-    cfg = load("batch_size=0", "lora_rank=4", "model.lora_ranl=4", "tokenizer=os.system", "~dataset")
+    cfg = load(
+        "batch_size=0", "lora_rank=4", "model.lora_ranl=4", "tokenizer=os.system", "~dataset"
+    )
     problems = problems_of(read_options, LoraOptions, cfg)
     found = [any(word in p for p in problems) for word in ("batch_size", "lora_ranl", "os.system")]
     assert all(found) and "dataset is missing" in problems and len(problems) == 5
@@ -209,7 +210,5 @@ def test_a_package_can_be_allowed_by_the_caller_only(load, tmp_path, monkeypatch
     ("recipe", "name"), [(r, name) for r, names in RECIPE_CONFIGS.items() for name in names]
 )
 def test_every_config_of_the_pack_fits_its_recipe(recipe, name):
-    from custom_components.options import RECIPE_OPTIONS
-
     options, problems = check_options(RECIPE_OPTIONS[recipe], load_config(config_path(name)))
     assert problems == [] and options is not None

@@ -35,7 +35,7 @@ def test_registering_twice_lists_each_recipe_once():
 
 
 def test_a_recipe_is_found_by_name_and_by_every_form_of_path(monkeypatch):
-    """torchtune turns paths into module names: /abs/x.py, ./x.py and recipes/x.py all fail."""
+    """Torchtune turns paths into module names: /abs/x.py, ./x.py and recipes/x.py all fail."""
     expected = ROOT / "recipes" / "custom_lora.py"
     monkeypatch.chdir(ROOT)
     for text in ("custom_lora", str(expected), "./recipes/custom_lora.py", "recipes/custom_lora"):
@@ -59,7 +59,7 @@ def test_torchtunes_recipes_stay_reachable():
 
 
 def test_an_unknown_recipe_is_refused_with_the_nearest():
-    with pytest.raises(UserError, match="custom_lorra.*the nearest is custom_lora;"):
+    with pytest.raises(UserError, match=r"custom_lorra.*the nearest is custom_lora;"):
         registry.find_recipe("custom_lorra")
 
 
@@ -92,7 +92,7 @@ def test_an_unknown_config_is_refused_with_the_nearest():
 
 
 def test_in_a_wheel_recipes_and_configs_lie_elsewhere(monkeypatch, tmp_path):
-    """torchtune's wheel has its own folder recipes/ beside the package: it is not the pack's."""
+    """Torchtune's wheel has its own folder recipes/ beside the package: it is not the pack's."""
     package = tmp_path / "custom_components"
     (package / "configs").mkdir(parents=True)
     (tmp_path / "recipes").mkdir()

@@ -11,6 +11,7 @@ import torch
 from torchtune.data import Message
 from torchtune.models.llama3 import llama3
 
+from custom_components.datasets.sft import Example
 from custom_components.errors import UserError
 from custom_components.inference import evaluate
 from custom_components.inference.evaluate import evaluate_generation
@@ -28,23 +29,15 @@ PAIRS = [
 
 
 @dataclass(frozen=True)
-class Pair:
-    id: str
-    messages: list[Message]
-    input: str
-    reference: str
-
-
-@dataclass(frozen=True)
 class Pairs:
-    examples: list[Pair] = field(default_factory=list)
+    examples: list[Example] = field(default_factory=list)
 
 
 @pytest.fixture
 def dataset() -> Pairs:
     return Pairs(
         [
-            Pair(f"pairs.csv:{row}", [Message("user", f"Correct: {source}")], source, reference)
+            Example(f"pairs.csv:{row}", [Message("user", f"Correct: {source}")], source, reference)
             for row, (source, reference) in enumerate(PAIRS, start=2)
         ]
     )

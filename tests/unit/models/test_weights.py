@@ -8,8 +8,8 @@ import weakref
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torchtune.models.llama3 import llama3, lora_llama3
-from torchtune.models.llama3_1 import llama3_1
+from torchtune.models.llama3 import lora_llama3
+from torchtune.models.llama3_1 import lora_llama3_1
 from torchtune.modules import TiedLinear
 
 from custom_components.errors import UserError
@@ -133,17 +133,29 @@ def test_at_most_one_tensor_is_alive_beyond_the_parameters(tiny_folder, monkeypa
     assert most == 1
 
 
-def test_rotary_caches_equal_a_build_off_the_meta_device_and_are_shared():
-    sizes = {"vocab_size": 32, "num_layers": 3, "num_heads": 2, "num_kv_heads": 1}
-    sizes |= {"embed_dim": 64, "max_seq_len": 128}
-    for builder in (llama3, llama3_1):
-        decoder = load(builder, "random", **sizes)
-        expected = builder(**sizes).layers[2].attn.pos_embeddings
-        ropes = [layer.attn.pos_embeddings for layer in decoder.layers]
-        for rope in ropes:
-            assert torch.equal(rope.cache, expected.cache)
-            assert rope.cache.data_ptr() == ropes[0].cache.data_ptr()
-        assert decoder(torch.zeros(1, 8, dtype=torch.long)).isfinite().all()
+SIZES = {
+    "vocab_size": 32,
+    "num_layers": 3,
+    "num_heads": 2,
+    "num_kv_heads": 1,
+    "embed_dim": 256,
+    "max_seq_len": 128,
+    "lora_rank": 2,
+    "lora_alpha": 2,
+}
+
+
+@pytest.mark.parametrize("builder", [lora_llama3, lora_llama3_1])
+def test_rotary_caches_equal_a_build_off_the_meta_device_and_are_shared(builder):
+    decoder = load(builder, "random", ["q_proj"], **SIZES)
+    expected = builder(["q_proj"], **SIZES).layers[2].attn.pos_embeddings
+    ropes = [layer.attn.pos_embeddings for layer in decoder.layers]
+    if builder is lora_llama3:  # which gives every layer a module of its own
+        assert ropes[0] is not ropes[1]
+    for rope in ropes:
+        assert torch.equal(rope.cache, expected.cache)
+        assert rope.cache.data_ptr() == ropes[0].cache.data_ptr()
+    assert decoder(torch.zeros(1, 8, dtype=torch.long)).isfinite().all()
 
 
 def test_nothing_stays_on_meta_and_requires_grad_is_left_alone():
@@ -346,9 +358,7 @@ def test_a_tied_model_takes_an_output_matrix_only_if_it_equals_the_embeddings(ti
 @pytest.mark.parametrize("argument", ["use_dora", "quantize_base"])
 def test_adapters_that_are_not_supported_yet_are_refused_by_name(argument):
     """Those that torchtune's own builders make."""
-    sizes = {"vocab_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1}
-    sizes |= {"embed_dim": 256, "max_seq_len": 128, "lora_rank": 2, "lora_alpha": 2}
     with torch.device("meta"):
-        decoder = lora_llama3(["q_proj"], **sizes, **{argument: True})
+        decoder = lora_llama3(["q_proj"], **SIZES, **{argument: True})
     with pytest.raises(UserError, match=f"model.{argument}: "):
         load_weights(decoder, "random", device=CPU, dtype=torch.float32, seed=0)

