@@ -1,1 +1,1 @@
-"""Parts that the recipes are built from. Imports point one way: recipes, custom_components, torchtune."""
+"""Parts that recipes are built from. Imports point one way: recipes, this package, torchtune."""

@@ -27,8 +27,12 @@ _NOISE = {
 
 
 def _drop_known_noise() -> None:
-    for name, prefix in _NOISE.items():
-        logging.getLogger(name).addFilter(lambda r, p=prefix: not r.getMessage().startswith(p))
+    for name in _NOISE:
+        logging.getLogger(name).addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_NOISE[record.name])
 
 
 def _removed(name: str) -> Callable[..., NoReturn]:

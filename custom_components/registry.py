@@ -135,9 +135,13 @@ def find_config(text: str, recipe: str | None = None) -> Path:
     """
     register()
     recipes = sorted(torchtune_registry.get_all_recipes(), key=lambda r: r.name != recipe)
-    registered = {c.name: c.file_path for r in reversed(recipes) for c in r.configs}
-    if text in registered:
-        return TORCHTUNE_DIR / "configs" / str(registered[text])
+    registered = {
+        config.name: TORCHTUNE_DIR / "configs" / str(config.file_path)
+        for known in reversed(recipes)  # the first one wins
+        for config in known.configs
+    }
+    if text in registered and registered[text].is_file():  # torchtune left one out of its wheel
+        return registered[text]
     if Path(text).is_file():
         return Path(text).resolve()
     own_name = text.removeprefix("./").removeprefix("configs/").removesuffix(".yaml")

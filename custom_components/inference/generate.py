@@ -54,6 +54,7 @@ def generate(
         UserError: If a prompt is empty, leaves no room in the model's context or holds unknown ids.
     """
     assert max_new_tokens > 0, "max_new_tokens must be positive"
+    assert not decoder.caches_are_setup(), "the decoder has caches of its own"
     problems = find_prompt_problems(
         decoder, prompts, names=[f"prompt {index}" for index in range(len(prompts))]
     )

@@ -57,7 +57,9 @@ class SupervisedHead(nn.Module):
             return self._sum_loss(picked, targets)
         total = picked.new_zeros((), dtype=torch.float32)
         chunks = zip(
-            picked.split(self.num_chunk_tokens), targets.split(self.num_chunk_tokens), strict=True
+            torch.split(picked, self.num_chunk_tokens),
+            torch.split(targets, self.num_chunk_tokens),
+            strict=True,
         )
         for chunk, chunk_targets in chunks:
             total = total + checkpoint(self._sum_loss, chunk, chunk_targets, use_reentrant=False)

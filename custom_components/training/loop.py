@@ -122,7 +122,7 @@ def train(
         started = time.perf_counter()
         batches: Sequence[Batch] = next(steps)
         data_s = time.perf_counter() - started
-        lr = lr_scheduler.get_last_lr()[0]
+        lr = float(lr_scheduler.get_last_lr()[0])
         result = train_step(
             model, trainables, optimizer, batches,
             step=step, clip_grad_norm=clip_grad_norm, world=world,

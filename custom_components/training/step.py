@@ -114,8 +114,8 @@ def train_step(
     loss, grad_norm = trainables.reduce()
     if not (math.isfinite(loss) and math.isfinite(grad_norm)):
         _raise_non_finite(step, loss, grad_norm, losses, batches, world)
-    too_large = clip_grad_norm is not None and grad_norm > clip_grad_norm
-    trainables.set_gradients(clip_grad_norm / grad_norm if too_large else 1.0)
+    bound = math.inf if clip_grad_norm is None else clip_grad_norm
+    trainables.set_gradients(min(1.0, bound / grad_norm) if grad_norm > 0 else 1.0)
     optimizer.step()
     trainables.publish()
     return StepResult(loss, grad_norm, num_supervised, num_tokens, num_padded_tokens)

@@ -33,7 +33,7 @@ class ReplicatedTrainables:
         ]
         sizes = [p.numel() for p in self._parameters]
         self._buffer = torch.zeros(sum(sizes) + 1, device=world.device)
-        *gradients, self._loss = self._buffer.split([*sizes, 1])
+        *gradients, self._loss = torch.split(self._buffer, [*sizes, 1])
         self._gradients = [g.view_as(p) for g, p in zip(gradients, self._parameters, strict=True)]
 
     def accumulate(self, loss: torch.Tensor) -> None:

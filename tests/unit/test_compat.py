@@ -1,5 +1,7 @@
 """torchtune 0.6.1 imports and works with both ends of the torchao range, and without noise."""
 
+import custom_components.compat  # noqa: F401
+
 import logging
 import os
 import subprocess

@@ -1,5 +1,7 @@
 """Recipes and configs of the pack: all on disk are registered, all registered are on disk."""
 
+import custom_components.compat  # noqa: F401
+
 from pathlib import Path
 
 import pytest

@@ -140,7 +140,7 @@ def test_left_truncation_keeps_the_answer():
     tokenizer = WordTokenizer()
     dataset = build(chat("f:1", *LONG), tokenizer=tokenizer, max_seq_len=8, truncation="left")
     assert trained_text(dataset, tokenizer) == "a1 a2 a3 a4 <eot>"
-    assert tokenizer.decode(dataset[0]["tokens"]) == "assistant <end> a1 a2 a3 a4 <eot>"
+    assert tokenizer.decode(dataset[0]["tokens"]) == "<start> assistant <end> a1 a2 a3 a4 <eot>"
 
 
 @pytest.mark.parametrize("max_seq_len", [11, 14])

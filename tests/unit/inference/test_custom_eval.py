@@ -4,6 +4,8 @@ import custom_components.compat  # noqa: F401
 
 import importlib.util
 import json
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +17,7 @@ from custom_components.config import load_config
 from custom_components.errors import UserError
 from custom_components.models.adapters import adapter_parameters, save_adapter
 from custom_components.models.tiny import tiny_lora_llama3_8b
+from custom_components.observability.console import get_logger
 from custom_components.observability.records import read_metrics
 
 ROOT = Path(__file__).parents[3]
@@ -32,6 +35,17 @@ def custom_eval() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def messages() -> Iterator[list[str]]:
+    """What the pack's logger says."""
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    get_logger().addHandler(handler)
+    yield said
+    get_logger().removeHandler(handler)
 
 
 def write_adapter(folder: Path, *, scale: float) -> str:
@@ -75,7 +89,7 @@ def build_config(tmp_path: Path, adapters: list[str], *overrides: str) -> DictCo
 
 
 def test_base_and_adapters_are_compared_on_the_same_rows(
-    custom_eval: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    custom_eval: ModuleType, tmp_path: Path, messages: list[str]
 ) -> None:
     loud = write_adapter(tmp_path / "loud", scale=1.0)
     silent = write_adapter(tmp_path / "silent", scale=0.0)
@@ -101,7 +115,7 @@ def test_base_and_adapters_are_compared_on_the_same_rows(
         assert line["eval/gleu"] == model["gleu"]
         assert model["gleu_over_copying"] == model["gleu"] - summary["copy_gleu"]
 
-    shown = capsys.readouterr().out
+    shown = "\n".join(messages)
     table = [line for line in shown.splitlines() if " | " in line]
     assert [line.split(" | ")[0].strip() for line in table] == [
         "model",
@@ -116,10 +130,10 @@ def test_base_and_adapters_are_compared_on_the_same_rows(
 
 
 def test_the_base_model_alone_points_to_training(
-    custom_eval: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    custom_eval: ModuleType, tmp_path: Path, messages: list[str]
 ) -> None:
     custom_eval.main(build_config(tmp_path, [], "num_samples_shown=9", "dataset.max_rows=2"))
-    shown = capsys.readouterr().out
+    shown = "\n".join(messages)
     assert "train an adapter with custom_lora" in shown
     assert shown.count("  before ") == 2
     assert "  after " not in shown
