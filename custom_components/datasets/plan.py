@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import count, islice
 
 import torch
 from torch.utils.data import DataLoader
@@ -70,8 +71,11 @@ class DataPlan:
         return min(limits)
 
     def steps(self) -> Iterator[list[Batch]]:
-        """Yield this rank's micro-batches, one list an optimizer step, epoch after epoch."""
-        for epoch in range(-(-self.num_steps // self.steps_per_epoch)):
+        """Yield this rank's micro-batches, one list an optimizer step, ``num_steps`` of them."""
+        return islice(self._endless_steps(), self.num_steps)
+
+    def _endless_steps(self) -> Iterator[list[Batch]]:
+        for epoch in count():
             sampler = GlobalBatchSampler(
                 len(self.dataset),
                 batch_size=self.batch_size,

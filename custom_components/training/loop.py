@@ -6,13 +6,12 @@ size; plain numbers in the records; saving left out of the timings.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from custom_components.datasets.collate import Batch
 from custom_components.datasets.plan import DataPlan
 from custom_components.hardware.memory import read_peak_memory
 from custom_components.models.causal_lm import CausalLM
@@ -120,7 +119,7 @@ def train(
     steps = plan.steps()
     for step in range(1, num_steps + 1):
         started = time.perf_counter()
-        batches: Sequence[Batch] = next(steps)
+        batches = next(steps)
         data_s = time.perf_counter() - started
         lr = float(lr_scheduler.get_last_lr()[0])
         result = train_step(

@@ -50,8 +50,10 @@ def test_blank_lines_are_skipped_but_counted(tmp_path):
     assert rows_of(path) == [("3", {"a": "1"}), ("5", {"a": "2"})]
 
 
-def test_csv_record_over_several_lines_counts_where_it_begins(tmp_path):
-    path = write(tmp_path / "rows.csv", 'a,b\n"one\ntwo",x\n"say ""hi""",y\n')
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_csv_record_over_several_lines_counts_where_it_begins(tmp_path, line_end):
+    lines = ["a,b", '"one', 'two",x', '"say ""hi""",y', ""]
+    path = write(tmp_path / "rows.csv", line_end.join(lines))
     assert rows_of(path) == [
         ("2", {"a": "one\ntwo", "b": "x"}),
         ("4", {"a": 'say "hi"', "b": "y"}),

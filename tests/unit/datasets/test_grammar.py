@@ -51,11 +51,11 @@ def test_prompt_columns_and_number_of_rows_are_configurable(tmp_path):
         tokenizer,
         source=path,
         column_map={"input": "in", "output": "out"},
-        prompt="Fix {input} now",
+        prompt="Fix {input} {now}",
         max_rows=2,
     )
     assert [sample["id"] for sample in dataset] == [f"{path}:1", f"{path}:2"]
-    assert "user <end> Fix x {y} now <eot>" in tokenizer.decode(dataset[0]["tokens"])
+    assert "user <end> Fix x {y} {now} <eot>" in tokenizer.decode(dataset[0]["tokens"])
 
 
 @pytest.mark.parametrize(
