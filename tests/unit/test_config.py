@@ -178,6 +178,25 @@ def test_interpolations_are_resolved_for_use_and_kept_in_the_config(load, monkey
     assert "${oc.env:TUNEPACK_TEST_NAME}" in OmegaConf.to_yaml(cfg)
 
 
+def test_what_cannot_be_resolved_is_reported_once(load):
+    problems = problems_of(read_options, LoraOptions, load("checkpoint_dir=${nowhere}"))
+    assert problems == ("checkpoint_dir: Interpolation key 'nowhere' not found",)
+
+
+def test_null_is_accepted_where_it_is_the_default_whatever_the_annotation_says(
+    load, tmp_path, monkeypatch
+):
+    (tmp_path / "loose_hints.py").write_text("def build(lora_rank: int = None): return lora_rank\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    allowed = frozenset({"loose_hints"})
+    words = ["model=loose_hints.build", "~model.lora_attn_modules"]
+    assert read_options(LoraOptions, load(*words, "model.lora_rank=null"), allowed=allowed)
+    problems = problems_of(
+        read_options, LoraOptions, load(*words, "model.lora_rank=x"), allowed=allowed
+    )
+    assert problems == ('model.lora_rank: found "x", expected a whole number',)
+
+
 def test_problems_leave_the_rest_of_the_options_readable(load):
     options, problems = check_options(LoraOptions, load("batch_size=x", "device=cpu"))
     assert len(problems) == 1 and options.device == "cpu"

@@ -1,0 +1,67 @@
+"""Options of the LoRA recipe that change how it computes or where it starts."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.lora_runs import read_adapter, read_losses, run_lora, write_pairs
+from tests.ranks import run_ranks
+
+ROWS = 6
+COMMON = [
+    f"batch_size={ROWS}",  # the whole data every step
+    "epochs=null",
+    "optimizer.lr=0.01",
+    "lr_scheduler.num_warmup_steps=0",
+    "lr_scheduler.min_lr_ratio=1.0",  # a constant rate, whatever the length
+    "optimizer.betas=[0.0, 0.0]",  # no optimizer state that a new run would lack
+    "optimizer.weight_decay=0.0",
+]
+RUNS = {
+    "eight steps": ["max_steps=8"],
+    "five steps": ["max_steps=5"],
+    "three more": ["max_steps=3", "adapter_path={folder}/five steps/export/adapter"],
+    "bf16": ["max_steps=8", "dtype=bf16"],
+    "compiled": ["max_steps=8", "compile=true", "model.lora_attn_modules=[q_proj,v_proj]"],
+    "dropout": ["max_steps=8", "model.lora_dropout=0.5"],
+    "other seed": ["max_steps=1", "seed=7"],
+}
+
+
+def run_all(folder: str, source: str) -> None:
+    for name, overrides in RUNS.items():
+        filled = [word.format(folder=folder) for word in overrides]
+        run_lora(folder, name, [*COMMON, f"dataset.source={source}", *filled])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("options")
+    source = write_pairs(folder / "pairs.jsonl", ROWS)
+    run_ranks(1, run_all, str(folder), str(source))
+    return folder
+
+
+def test_training_goes_on_from_an_adapter_as_if_never_interrupted(runs: Path) -> None:
+    whole = read_losses(runs / "eight steps")
+    assert whole[0] - whole[-1] > 0.1
+    assert read_losses(runs / "five steps") == pytest.approx(whole[:5], abs=1e-6)
+    assert read_losses(runs / "three more") == pytest.approx(whole[5:], abs=1e-5)
+
+
+def test_compiled_layers_give_the_same_losses(runs: Path) -> None:
+    expected = read_losses(runs / "eight steps")
+    assert read_losses(runs / "compiled") == pytest.approx(expected, abs=1e-4)
+
+
+def test_bf16_tracks_fp32(runs: Path) -> None:
+    """Within 1 %: bf16 has 8 bits of mantissa, the adapter's masters have 24."""
+    losses = read_losses(runs / "bf16")
+    assert losses == pytest.approx(read_losses(runs / "eight steps"), rel=0.01)
+    assert {str(t.dtype) for t in read_adapter(runs / "bf16").values()} == {"torch.bfloat16"}
+
+
+def test_dropout_and_the_seed_reach_the_model(runs: Path) -> None:
+    expected = read_losses(runs / "eight steps")
+    assert read_losses(runs / "dropout")[1:] != pytest.approx(expected[1:], abs=1e-4)
+    assert read_losses(runs / "other seed")[0] != pytest.approx(expected[0], abs=1e-4)
