@@ -93,13 +93,13 @@ def test_base_and_adapters_are_compared_on_the_same_rows(
 ) -> None:
     loud = write_adapter(tmp_path / "loud", scale=1.0)
     silent = write_adapter(tmp_path / "silent", scale=0.0)
-    custom_eval.main(build_config(tmp_path, [loud, silent]))
+    custom_eval.main(build_config(tmp_path, [silent, loud]))
 
     run_dir = tmp_path / "compared"
     samples = [json.loads(line) for line in (run_dir / "samples.jsonl").read_text().splitlines()]
     outputs = {
         model: [sample["output"] for sample in samples if sample["model"] == model]
-        for model in ("base model", loud, silent)
+        for model in ("base model", silent, loud)
     }
     assert outputs[loud] != outputs["base model"], "an adapter must show"
     assert outputs[silent] == outputs["base model"], "nothing of the adapter before may stay"
@@ -108,7 +108,7 @@ def test_base_and_adapters_are_compared_on_the_same_rows(
     summary = json.loads((run_dir / "summary.json").read_text())
     assert summary["status"] == "finished"
     assert summary["num_pairs"] == 3
-    assert [model["model"] for model in summary["models"]] == ["base model", loud, silent]
+    assert [model["model"] for model in summary["models"]] == ["base model", silent, loud]
     metrics = read_metrics(run_dir)
     assert [line["global_step"] for line in metrics] == [0, 1, 2]
     for line, model in zip(metrics, summary["models"], strict=True):
@@ -121,8 +121,8 @@ def test_base_and_adapters_are_compared_on_the_same_rows(
         "model",
         "copying the input",
         "base model",
-        loud,
         silent,
+        loud,
     ]
     assert shown.count("  after ") == 2
     assert f"all corrections: {run_dir / 'samples.jsonl'}" in shown
