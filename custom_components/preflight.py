@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 
 from custom_components.config import check_options, instantiate
 from custom_components.errors import UserError
+from custom_components.models.lora_arguments import check_lora_arguments
 from custom_components.observability.wandb_view import has_wandb_key
 from custom_components.options import RECIPE_OPTIONS, EvalOptions, FinetuneOptions
 from custom_components.signatures import check_component
@@ -111,8 +112,10 @@ def _check_tokenizer(tokenizer: dict[str, Any]) -> list[str]:
 
 def _check_model_and_optimizer(options: Options) -> list[str]:
     """Build them without memory and on one number: their own checks of values are the best."""
-    with torch.device("meta"):
-        problems = _try_to_build("model", options.model)[1]
+    problems = _check_lora(options.model)
+    if not problems:
+        with torch.device("meta"):
+            problems = _try_to_build("model", options.model)[1]
     if isinstance(options, FinetuneOptions):
         number = torch.nn.Parameter(torch.zeros(1))
         optimizer, more = _try_to_build("optimizer", options.optimizer, [number])
@@ -121,6 +124,18 @@ def _check_model_and_optimizer(options: Options) -> list[str]:
             steps = {"num_training_steps": 10**9}  # the real number depends on the data
             problems += _try_to_build("lr_scheduler", options.lr_scheduler, optimizer, **steps)[1]
     return problems
+
+
+def _check_lora(model: dict[str, Any]) -> list[str]:
+    """Refuse for torchtune's builders too what the pack's own refuse."""
+    names = ("lora_attn_modules", "lora_rank", "quantize_base", "use_dora")
+    if "lora_attn_modules" not in model or check_component("model", model, places=()):
+        return []  # not LoRA, or reported with the config
+    try:
+        check_lora_arguments(**{name: model[name] for name in names if name in model})
+    except UserError as error:
+        return list(error.problems)
+    return []
 
 
 def _try_to_build(

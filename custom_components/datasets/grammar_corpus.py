@@ -70,8 +70,7 @@ def _build_splits() -> dict[Split, tuple[GrammarPair, ...]]:
     for number, frame in enumerate(load_frames(), start=1):
         for split, combo in _deal(frame, unseen=number % _UNSEEN_EVERY == 0):
             fillings[split].append((frame, combo))
-    seen_targets: set[str] = set()
-    return {split: tuple(_build_pairs(split, fillings[split], seen_targets)) for split in SPLITS}
+    return {split: tuple(_build_pairs(split, fillings[split])) for split in SPLITS}
 
 
 def _deal(frame: Frame, *, unseen: bool) -> Iterator[tuple[Split, int]]:
@@ -87,27 +86,17 @@ def _deal(frame: Frame, *, unseen: bool) -> Iterator[tuple[Split, int]]:
         yield ("heldout" if position < num_heldout else "train"), combo
 
 
-def _build_pairs(
-    split: Split, fillings: list[tuple[Frame, int]], seen_targets: set[str]
-) -> Iterator[GrammarPair]:
+def _build_pairs(split: Split, fillings: list[tuple[Frame, int]]) -> Iterator[GrammarPair]:
     rng = random.Random(split)
     rng.shuffle(fillings)
-    row = 0
-    for frame, combo in fillings:
+    for row, (frame, combo) in enumerate(fillings[: NUM_PAIRS[split]], start=1):
         text, fillers = frame.fill(combo)
         tokens = read_tokens(text)
-        target = render(tokens)
-        if target in seen_targets:
-            continue
-        seen_targets.add(target)
-        row += 1
         num_errors = 0 if row % _CORRECT_EVERY == 0 else _draw_num_errors(rng)
         source, kinds = corrupt(tokens, num_errors, rng)
         yield GrammarPair(
-            f"embedded/{split}:{row}", source, target, tuple(kinds), frame.id, fillers
+            f"embedded/{split}:{row}", source, render(tokens), tuple(kinds), frame.id, fillers
         )
-        if row == NUM_PAIRS[split]:
-            return
 
 
 def _draw_num_errors(rng: random.Random) -> int:

@@ -13,7 +13,6 @@ import custom_components.compat  # noqa: F401
 
 import json
 import logging
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from torchtune.modules import TransformerDecoder
 from torchtune.modules.peft import LoRALinear, get_adapter_params, set_trainable_params
 
 from custom_components.errors import UserError
+from custom_components.files import write_atomically
 from custom_components.models.safetensors_folder import read_json
 from custom_components.models.tensor_names import compare_shapes
 
@@ -136,10 +136,10 @@ def save_adapter(decoder: TransformerDecoder, folder: Path | str, *, base_model:
         tensors[key] = tensor.contiguous()
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    _write_file(folder / WEIGHTS_NAME, save(tensors, metadata={"format": "pt"}))
+    write_atomically(folder / WEIGHTS_NAME, save(tensors, metadata={"format": "pt"}))
     config = json.dumps(_build_config(settings, base_model), indent=2) + "\n"
-    _write_file(folder / CONFIG_NAME, config.encode())
-    _write_file(folder / "README.md", _render_card(settings, base_model).encode())
+    write_atomically(folder / CONFIG_NAME, config)
+    write_atomically(folder / "README.md", _render_card(settings, base_model))
 
 
 def _to_peft(
@@ -195,24 +195,6 @@ model = AutoModelForCausalLM.from_pretrained({json.dumps(base_model)})
 model = PeftModel.from_pretrained(model, "path/of/this/folder")
 ```
 """
-
-
-def _write_file(path: Path, contents: bytes) -> None:
-    """Write through a temporary name, so that a crash leaves the old file or the new one."""
-    staging = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with staging.open("wb") as file:
-            file.write(contents)
-            file.flush()
-            os.fsync(file.fileno())
-        staging.replace(path)
-    finally:
-        staging.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What the pack's own LoRA builders refuse before torchtune builds anything.
+"""LoRA arguments that torchtune's builders take without complaint and must not.
 
 torchtune ignores a module name that it does not know, so ``[o_proj]`` would train nothing.
 """
@@ -14,12 +14,17 @@ from custom_components.errors import UserError
 
 
 def check_lora_arguments(
-    lora_attn_modules: Sequence[str], *, quantize_base: bool, use_dora: bool
+    lora_attn_modules: Sequence[str],
+    *,
+    lora_rank: int = 8,
+    quantize_base: bool = False,
+    use_dora: bool = False,
 ) -> None:
     """Check the arguments that the LoRA builders share.
 
     Args:
         lora_attn_modules: Attention projections to adapt; torchtune needs at least one.
+        lora_rank: At least 1.
         quantize_base: Must be False: QLoRA is not supported yet.
         use_dora: Must be False: DoRA is not supported yet.
 
@@ -34,6 +39,8 @@ def check_lora_arguments(
     ]
     if not lora_attn_modules:
         problems.append(f"model.lora_attn_modules: empty: give one or more of {', '.join(known)}")
+    if lora_rank < 1:
+        problems.append(f"model.lora_rank: {lora_rank} trains nothing: give 1 or more")
     if quantize_base:
         problems.append("model.quantize_base: QLoRA is not supported yet: set it to false")
     if use_dora:

@@ -64,7 +64,9 @@ def lora_smollm2_135m(
             "model.apply_lora_to_output: SmolLM2's output is tied to its embeddings and cannot be "
             "adapted alone: set it to false"
         )
-    check_lora_arguments(lora_attn_modules, quantize_base=quantize_base, use_dora=use_dora)
+    check_lora_arguments(
+        lora_attn_modules, lora_rank=lora_rank, quantize_base=quantize_base, use_dora=use_dora
+    )
     decoder = lora_llama3(
         lora_attn_modules=lora_attn_modules,
         apply_lora_to_mlp=apply_lora_to_mlp,

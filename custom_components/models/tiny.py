@@ -60,7 +60,9 @@ def tiny_lora_llama3_8b(
     Raises:
         UserError: If an argument cannot be honoured.
     """
-    check_lora_arguments(lora_attn_modules, quantize_base=quantize_base, use_dora=use_dora)
+    check_lora_arguments(
+        lora_attn_modules, lora_rank=lora_rank, quantize_base=quantize_base, use_dora=use_dora
+    )
     return lora_llama3(
         lora_attn_modules=lora_attn_modules,
         apply_lora_to_mlp=apply_lora_to_mlp,

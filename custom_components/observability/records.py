@@ -5,7 +5,6 @@
 """
 
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from omegaconf import DictConfig, OmegaConf
 
+from custom_components.files import write_atomically
 from custom_components.observability.metrics import check_names
 from custom_components.observability.wandb_view import WandbView
 from custom_components.options import WandbOptions
@@ -45,16 +45,6 @@ class NullRecords:
 
     def log_sample(self, sample: Mapping[str, Any]) -> None:
         """Do nothing."""
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` so that a reader sees the old file or the new one, never half."""
-    staging = path.with_name(f".{path.name}.tmp")
-    with staging.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    staging.replace(path)
 
 
 class RunRecords:

@@ -90,7 +90,17 @@ def test_a_tokenizer_from_a_package_that_is_not_installed_is_named(tmp_path):
                     "lora_attn_modules": [],
                 }
             },
-            "model: torchtune.models.llama3.lora_llama3_8b refuses its arguments: Must pass",
+            "model.lora_attn_modules: empty",
+        ),
+        (
+            {
+                "model": {
+                    "_component_": "torchtune.models.llama3.lora_llama3_8b",
+                    "lora_attn_modules": ["q_proj"],
+                    "lora_rank": 0,
+                }
+            },
+            "model.lora_rank: 0 trains nothing",
         ),
         (
             {

@@ -1,4 +1,6 @@
+import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +44,22 @@ def test_generation_prompt_is_how_the_training_ids_begin():
         assert sample["tokens"][: len(prompt)] == prompt
         assert sample["labels"][: len(prompt)] == [IGNORE_INDEX] * len(prompt)
         assert sample["labels"][len(prompt)] != IGNORE_INDEX
+
+
+def test_header_of_the_answer_is_not_trained_on_with_the_llama3_tokenizer():
+    """torchtune's Llama-3 tokenizer leaves the header of an unmasked message unmasked."""
+    spec = importlib.util.find_spec("llama_models")
+    if spec is None:
+        pytest.skip("the package llama-models, which holds Llama 3's tokenizer, is not installed")
+    from torchtune.models.llama3 import llama3_tokenizer
+
+    path = Path(spec.submodule_search_locations[0], "llama3", "tokenizer.model")
+    tokenizer = llama3_tokenizer(str(path))
+    dataset = grammar_dataset(tokenizer, source="embedded", max_rows=20)
+    for sample, example in zip(dataset, dataset.examples, strict=True):
+        ids = [i for i in sample["labels"] if i != IGNORE_INDEX]
+        text = tokenizer.decode(ids, truncate_at_eos=False, skip_special_tokens=False)
+        assert text == f"{example.reference}<|eot_id|>"
 
 
 def test_prompt_columns_and_number_of_rows_are_configurable(tmp_path):
