@@ -25,6 +25,7 @@ forward."""
 
 PositiveInt = Annotated[int, Field(gt=0)]
 NonNegativeInt = Annotated[int, Field(ge=0)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]  # torch's CPU generator takes 32 bits
 PositiveFloat = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 STRICT = ConfigDict(extra="forbid", strict=True)
@@ -58,7 +59,7 @@ class FinetuneOptions:
     log_every_n_steps: PositiveInt = 10
     wandb: WandbOptions = field(default_factory=WandbOptions)
     # Batches and length of training
-    seed: NonNegativeInt = 0
+    seed: Seed = 0
     shuffle: bool = True
     batch_size: PositiveInt = 4
     gradient_accumulation_steps: PositiveInt = 1
@@ -98,7 +99,7 @@ class EvalOptions:
     output_dir: str = "runs"
     run_name: str | None = None
     wandb: WandbOptions = field(default_factory=WandbOptions)
-    seed: NonNegativeInt = 0
+    seed: Seed = 0
     batch_size: PositiveInt = 16
     max_new_tokens: PositiveInt = 64
     num_samples_shown: NonNegativeInt = 10

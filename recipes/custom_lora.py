@@ -87,15 +87,17 @@ class LoraFinetuneRecipe:
         num_trained = sum(p.numel() for p in adapter.values())
         num_total = sum(p.numel() for p in self.decoder.parameters())
         self.log.info(
-            "%d rows, %d steps of %d rows; training %s of %s parameters on %d x %s",
-            len(self.plan.dataset), self.plan.num_steps, self.plan.samples_per_step,
+            "%d steps of %d rows each; training %s of %s parameters on %d x %s",
+            self.plan.num_steps, self.plan.samples_per_step,
             f"{num_trained:,}", f"{num_total:,}", world.size, world.device.type,
         )  # fmt: skip
 
     def _setup_data(self, tokenizer: Any) -> DataPlan:
         options = self.options
+        dataset = instantiate(options.dataset, tokenizer)
+        self.log.info("data: %s", dataset.report.describe())
         return DataPlan(
-            dataset=instantiate(options.dataset, tokenizer),
+            dataset=dataset,
             batch_size=options.batch_size,
             gradient_accumulation_steps=options.gradient_accumulation_steps,
             world_size=self.world.size,

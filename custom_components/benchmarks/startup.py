@@ -37,7 +37,7 @@ TOKENIZER = {
 STOCK_TUNE = "import custom_components.compat; from torchtune._cli.tune import main; main()"
 MARKS = {
     "imports, checks, records": "W&B offline",
-    "data, model, weights": " rows, ",
+    "data, model, weights": " rows each; ",
     "first step": "step 1/",
 }
 """What the pack's seconds were spent on, and the words that end each part."""

@@ -338,10 +338,14 @@ MISSPELLINGS: dict[str, str] = dict(
 """Spelling mistakes that people make often; other words get a mechanical slip."""
 
 REAL_WORDS = frozenset(
-    "dairy diner dinning form from hoping later latter planed planing quite quiet super trail "
-    "trial united untied bred bead been fried fired filed tried tired sever lest rest whit "
-    "casual causal angel angle hose hoses palace place places planets plate pains cloths costs "
-    "coach couch curse coarse course desert exited steal stars starts prices prince princes "
-    "scare scarf shred son soon spot stop stared storm store statue statute tow won woe wok".split()
+    "angel angle bats bead been bots bred canceled cast casual cats causal chap char chars "
+    "cites clams clan cloths coach coarse costs couch course cram cred curse curses dairy "
+    "desert diner dinning exited field filed filled fired fled flies fond form fried from "
+    "fund harbor hats herd hoping hose hoses later latter leaning lest neighborhood pace "
+    "pains palace pant patent patents pint place places planed planets planing plate ponds "
+    "prices prince princes prod quiet quit quite reds rest rods scare scarf sever shred "
+    "signing sings solder son soon span spin spot stared stars starts state states statue "
+    "status statute steal stop store stores storm super tech tired tow trail trial tried "
+    "united untied vice whit woe wok won".split()
 )
 """Words that a slip of one letter can give by chance: such a slip is not a spelling mistake."""

@@ -79,6 +79,7 @@ class CausalLM(nn.Module):
         self.decoder = decoder
         self.head = SupervisedHead(decoder, num_chunk_tokens=num_chunk_tokens)
         self.activation_checkpointing: ActivationCheckpointing = "none"
+        self.embeddings_need_grad = False
 
     def forward(
         self, tokens: torch.Tensor, positions: torch.Tensor, targets: torch.Tensor
@@ -94,6 +95,8 @@ class CausalLM(nn.Module):
             targets: Their target ids, ``[n]``.
         """
         hidden = self.decoder.tok_embeddings(tokens)  # [b, s, d]
+        if self.embeddings_need_grad:
+            hidden.requires_grad_()
         for layer in self.decoder.layers:
             if self.activation_checkpointing == "full":
                 hidden = checkpoint(layer, hidden, use_reentrant=False)
