@@ -33,6 +33,7 @@ from custom_components.models.adapters import (
 )
 from custom_components.models.causal_lm import CausalLM
 from custom_components.models.sources import name_base_model
+from custom_components.models.step_flop import build_yardstick
 from custom_components.models.weights import load_weights
 from custom_components.observability.console import get_logger
 from custom_components.observability.records import Records, open_records
@@ -110,17 +111,13 @@ class LoraFinetuneRecipe:
         )
 
     def _setup_model(self) -> Any:
-        options = self.options
+        options, device = self.options, self.world.device
+        dtype = PRECISION_STR_TO_DTYPE[options.dtype]
         with torch.device("meta"):
             decoder = instantiate(options.model)
-        load_weights(
-            decoder,
-            options.checkpoint_dir,
-            device=self.world.device,
-            dtype=PRECISION_STR_TO_DTYPE[options.dtype],
-            seed=options.seed,
-        )
         freeze_base(decoder)
+        self.yardstick = build_yardstick(decoder, device, dtype)
+        load_weights(decoder, options.checkpoint_dir, device=device, dtype=dtype, seed=options.seed)
         if options.adapter_path is not None:
             load_adapter(decoder, options.adapter_path)
         return decoder
@@ -147,6 +144,7 @@ class LoraFinetuneRecipe:
             clip_grad_norm=self.options.clip_grad_norm,
             log_every_n_steps=self.options.log_every_n_steps,
             save=self.save_checkpoint,
+            yardstick=self.yardstick,
         )
 
     # ---- Saving ------------------------------------------------------------------------------

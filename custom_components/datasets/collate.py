@@ -41,6 +41,17 @@ class Batch:
     num_tokens: int
 
     @property
+    def num_positions(self) -> int:
+        """Number of input positions, padding included."""
+        return self.tokens.numel()
+
+    @property
+    def sum_of_squares(self) -> int:
+        """Squared row length, padding included, summed over the rows: what attention costs."""
+        rows, length = self.tokens.shape
+        return rows * length**2
+
+    @property
     def num_supervised(self) -> int:
         """Number of supervised positions."""
         return self.targets.numel()

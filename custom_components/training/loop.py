@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from custom_components.datasets.plan import DataPlan
 from custom_components.hardware.memory import read_peak_memory
 from custom_components.models.causal_lm import CausalLM
+from custom_components.models.step_flop import Yardstick
 from custom_components.observability.console import Progress
 from custom_components.observability.records import Records
 from custom_components.training.distributed import World
@@ -47,31 +48,43 @@ class _Stopwatch:
     data_time_s: float = 0.0
     num_tokens: int = 0
     num_steps: int = 0
+    flop: float = 0.0
 
-    def add(self, data_s: float, total_s: float, num_tokens: int) -> None:
+    def add(
+        self, data_s: float, total_s: float, result: StepResult, yardstick: Yardstick | None
+    ) -> None:
         self.data_time_s += data_s
         self.step_time_s += total_s
-        self.num_tokens += num_tokens
+        self.num_tokens += result.num_tokens
         self.num_steps += 1
+        if yardstick is not None and not result.skipped:
+            self.flop += yardstick.flop.count(
+                num_positions=result.num_positions,
+                sum_of_squares=result.sum_of_squares,
+                num_supervised=result.num_supervised,
+            )
 
-    def read(self, num_ranks: int) -> dict[str, float]:
-        return {
-            "perf/tokens_per_sec_per_gpu": self.num_tokens / self.step_time_s / num_ranks,
+    def read(self, num_ranks: int, yardstick: Yardstick | None) -> dict[str, float]:
+        rank_s = self.step_time_s * num_ranks
+        metrics = {
+            "perf/tokens_per_sec_per_gpu": self.num_tokens / rank_s,
             "perf/step_time_s": self.step_time_s / self.num_steps,
             "perf/data_time_s": self.data_time_s / self.num_steps,
         }
+        if yardstick is not None:
+            metrics["perf/mfu"] = self.flop / rank_s / yardstick.peak_flop_per_s
+        return metrics
 
 
 def _collect_metrics(
     result: StepResult, progress: TrainingProgress, plan: DataPlan, lr: float
 ) -> dict[str, float]:
-    epoch = progress.global_step / plan.steps_per_epoch
     metrics: dict[str, float] = {
         "train/lr": lr,
-        "train/epoch": epoch,
+        "train/epoch": progress.global_step / plan.steps_per_epoch,
         "train/tokens_seen": progress.tokens_seen,
         "train/supervised_tokens": progress.supervised_tokens,
-        "perf/padding_fraction": 1 - result.num_tokens / result.num_padded_tokens,
+        "perf/padding_fraction": 1 - result.num_tokens / result.num_positions,
         "health/skipped_steps": progress.skipped_steps,
     }
     if result.loss is not None and result.grad_norm is not None:
@@ -91,6 +104,7 @@ def train(
     clip_grad_norm: float | None,
     log_every_n_steps: int,
     save: Callable[[], None],
+    yardstick: Yardstick | None = None,
 ) -> TrainingProgress:
     """Train until the plan ends, then save.
 
@@ -105,6 +119,7 @@ def train(
         clip_grad_norm: Largest gradient norm, or None.
         log_every_n_steps: How often a line is written; the first and last step always are.
         save: Called once at the end, on every rank.
+        yardstick: What ``perf/mfu`` is measured by; without one it is left out.
 
     Returns:
         What was done.
@@ -128,10 +143,12 @@ def train(
         )  # fmt: skip
         lr_scheduler.step()
         progress.update(result)
-        stopwatch.add(data_s, time.perf_counter() - started, result.num_tokens)
+        stopwatch.add(data_s, time.perf_counter() - started, result, yardstick)
         metrics = None
         if step % log_every_n_steps == 0 or step in (1, num_steps):
-            metrics = _collect_metrics(result, progress, plan, lr) | stopwatch.read(world.size)
+            metrics = _collect_metrics(result, progress, plan, lr) | stopwatch.read(
+                world.size, yardstick
+            )
             records.log(metrics | read_peak_memory(world.device), step=step)
             stopwatch = _Stopwatch()
         bar.advance(step, metrics)

@@ -7,7 +7,7 @@ the same gradient (the mean of means does not: huggingface/transformers#34191).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.optim import Optimizer
@@ -26,15 +26,21 @@ class NonFiniteError(RuntimeError):
 class StepResult:
     """What one optimizer step did, over all ranks.
 
-    ``loss`` and ``grad_norm`` are None when no row of the step had a supervised token: such a
-    step changes nothing.
+    Args:
+        loss: Mean over supervised tokens; None when there was none: the step changed nothing.
+        grad_norm: Before clipping; None likewise.
+        num_supervised: Tokens with a label.
+        num_tokens: Input tokens without padding.
+        num_positions: Input positions, padding included.
+        sum_of_squares: Squared row lengths, padding included.
     """
 
     loss: float | None
     grad_norm: float | None
     num_supervised: int
     num_tokens: int
-    num_padded_tokens: int
+    num_positions: int
+    sum_of_squares: int
 
     @property
     def skipped(self) -> bool:
@@ -42,17 +48,10 @@ class StepResult:
         return self.loss is None
 
 
-def _count_tokens(batches: Sequence[Batch], world: World) -> tuple[int, int, int]:
-    """Return supervised, real and padded token counts over all ranks (one CPU all-reduce)."""
-    counts = torch.tensor(
-        [
-            sum(batch.num_supervised for batch in batches),
-            sum(batch.num_tokens for batch in batches),
-            sum(batch.tokens.numel() for batch in batches),
-        ]
-    )
-    supervised, real, padded = world.sum(counts).tolist()
-    return supervised, real, padded
+def _count(batches: Sequence[Batch], world: World) -> StepResult:
+    """Return a result that holds only the step's sizes over all ranks (one CPU all-reduce)."""
+    sizes = [(b.num_supervised, b.num_tokens, b.num_positions, b.sum_of_squares) for b in batches]
+    return StepResult(None, None, *world.sum(torch.tensor(sizes).sum(dim=0)).tolist())
 
 
 def _raise_non_finite(
@@ -102,13 +101,14 @@ def train_step(
     Raises:
         NonFiniteError: On all ranks together, before the optimizer acts.
     """
-    num_supervised, num_tokens, num_padded_tokens = _count_tokens(batches, world)
-    if num_supervised == 0:
-        return StepResult(None, None, 0, num_tokens, num_padded_tokens)
+    sizes = _count(batches, world)
+    if sizes.num_supervised == 0:
+        optimizer.step()  # no parameter has a gradient: it only keeps count, as the schedule does
+        return sizes
     losses = []
     for batch in batches:
         moved = batch.to(world.device)
-        loss = model(moved.tokens, moved.positions, moved.targets) / num_supervised
+        loss = model(moved.tokens, moved.positions, moved.targets) / sizes.num_supervised
         trainables.accumulate(loss)
         losses.append(loss.detach())
     loss, grad_norm = trainables.reduce()
@@ -118,4 +118,4 @@ def train_step(
     trainables.set_gradients(min(1.0, bound / grad_norm) if grad_norm > 0 else 1.0)
     optimizer.step()
     trainables.publish()
-    return StepResult(loss, grad_norm, num_supervised, num_tokens, num_padded_tokens)
+    return replace(sizes, loss=loss, grad_norm=grad_norm)

@@ -1,0 +1,48 @@
+"""FLOP of a step: the formula against a count of a real step of another shape."""
+
+import custom_components.compat  # noqa: F401
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from custom_components.models.adapters import freeze_base
+from custom_components.models.causal_lm import CausalLM
+from custom_components.models.step_flop import measure_step_flop
+from custom_components.models.tiny import tiny_llama3_8b, tiny_lora_llama3_8b
+from custom_components.models.weights import load_weights
+
+
+@pytest.mark.parametrize("is_lora", [True, False])
+def test_counts_of_small_shapes_predict_a_real_step_of_any_shape(is_lora: bool) -> None:
+    with torch.device("meta"):
+        decoder = tiny_lora_llama3_8b(["q_proj"]) if is_lora else tiny_llama3_8b()
+    if is_lora:
+        freeze_base(decoder)
+    flop = measure_step_flop(decoder)
+    cpu = torch.device("cpu")
+    load_weights(decoder, "random", device=cpu, dtype=torch.float32, seed=0)
+    model = CausalLM(decoder)
+    rows, length, positions = 3, 37, torch.arange(11)
+    # The counter does not know the CPU's fused attention kernel; it knows the plain products.
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(torch.zeros(rows, length, dtype=torch.int64), positions, positions).backward()
+    predicted = flop.count(
+        num_positions=rows * length, sum_of_squares=rows * length**2, num_supervised=11
+    )
+    assert predicted == pytest.approx(counter.get_total_flops(), rel=1e-9)
+
+
+def test_lora_of_llama_3_8b_takes_about_four_flop_a_parameter_and_token() -> None:
+    """4N for frozen weights (forward, and the gradient of the input), 6N for trained ones."""
+    from torchtune.models.llama3 import lora_llama3_8b
+
+    with torch.device("meta"):
+        decoder = lora_llama3_8b(["q_proj", "v_proj"])
+    freeze_base(decoder)
+    flop = measure_step_flop(decoder)
+    num_layer_parameters = sum(p.numel() for p in decoder.layers.parameters())
+    assert flop.per_position == pytest.approx(4 * num_layer_parameters, rel=0.02)
+    num_head_parameters = sum(p.numel() for p in decoder.output.parameters())
+    assert flop.per_supervised == pytest.approx(4 * num_head_parameters, rel=1e-6)
