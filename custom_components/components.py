@@ -22,17 +22,19 @@ from omegaconf import DictConfig, OmegaConf
 
 from custom_components.errors import UserError
 
-ALLOWED = ("torchtune", "torch.optim", "torch.nn", "torchao", "custom_components")
-"""Packages whose members a config may name."""
-
-_RUN_OTHER_CODE = (
-    "torchtune.config",
-    "torchtune._cli",
-    "custom_components.cli",
-    "custom_components.components",
-    "custom_components.config",
-    "custom_components.launch",
+ALLOWED = (
+    "torchtune",
+    "torch.optim",
+    "torch.nn",
+    "torchao.optim",
+    "torchao.quantization",
+    "custom_components.datasets",
+    "custom_components.models",
+    "custom_components.training",
 )
+"""Packages whose members a config may name; members that begin with an underscore never."""
+
+_RUN_OTHER_CODE = ("torchtune.config", "torchtune._cli", "torch.nn.attention")
 """Modules inside allowed packages that import or run whatever they are told to."""
 
 DOTTED_PATH_ARGUMENTS = ("prompt_template",)
@@ -56,17 +58,16 @@ def allow_components(packages: Iterable[str]) -> Iterator[None]:
 
 
 # ---- Finding -------------------------------------------------------------------------------------
-def find_component(dotpath: str, *, allowed: frozenset[str] = frozenset()) -> Callable[..., Any]:
+def find_component(dotpath: str) -> Callable[..., Any]:
     """Return what ``dotpath`` names.
 
     Args:
         dotpath: For example ``torchtune.models.llama3.lora_llama3_8b``.
-        allowed: Packages allowed beside ``ALLOWED``.
 
     Raises:
         UserError: If the path is malformed, outside the allow-list, or names nothing callable.
     """
-    packages = {*ALLOWED, *allowed, *_also_allowed.get()}
+    packages = {*ALLOWED, *_also_allowed.get()}
     _check_text(dotpath, packages)
     component: Callable[..., Any] = _walk(dotpath, packages)
     if isinstance(component, ModuleType) or not callable(component):
@@ -104,6 +105,8 @@ def _check_text(dotpath: Any, packages: Collection[str]) -> None:
             f"{dotpath} is outside the allowed packages ({hint}); if you trust the code, "
             f"run with --allow-component {package}"
         )
+    if any(part.startswith("_") for part in parts) and not _is_inside(dotpath, _also_allowed.get()):
+        raise UserError(f"{dotpath} is private: name the public member of its package instead")
 
 
 def _walk(dotpath: str, packages: Collection[str]) -> Any:
@@ -167,10 +170,10 @@ def iter_components(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, 
         yield from iter_components(value, f"{path}.{key}" if path else str(key))
 
 
-def path_problems(key: str, dotpath: Any, allowed: frozenset[str]) -> list[str]:
+def path_problems(key: str, dotpath: Any) -> list[str]:
     """Return the problems of one dotted path found at the config key ``key``."""
     try:
-        find_component(dotpath, allowed=allowed)
+        find_component(dotpath)
     except UserError as error:
         return [f"{key}: {problem}" for problem in error.problems]
     return []
@@ -180,7 +183,6 @@ def path_problems(key: str, dotpath: Any, allowed: frozenset[str]) -> list[str]:
 def instantiate(
     node: Mapping[str, Any] | DictConfig,
     *args: Any,
-    allowed: frozenset[str] = frozenset(),
     **kwargs: Any,
 ) -> Any:
     """Build a component.
@@ -189,7 +191,6 @@ def instantiate(
         node: Its dictionary: ``_component_`` and keyword arguments. As in torchtune, a component
             nested in it is handed over as a dictionary, but its name is checked here.
         *args: Positional arguments that the recipe supplies.
-        allowed: Packages allowed beside ``ALLOWED``.
         **kwargs: Keyword arguments that the recipe supplies; they win over the config's.
 
     Raises:
@@ -203,11 +204,11 @@ def instantiate(
         for path, inner in iter_components(container)
         for name in ("_component_", *DOTTED_PATH_ARGUMENTS)
         if name == "_component_" or isinstance(inner.get(name), str)
-        for problem in path_problems(f"{path}.{name}".lstrip("."), inner[name], allowed)
+        for problem in path_problems(f"{path}.{name}".lstrip("."), inner[name])
     ]
     if "_component_" not in container:
         problems.append("there is no _component_ to build")
     if problems:
         raise UserError(*problems)
     arguments = {k: v for k, v in container.items() if k != "_component_"} | kwargs
-    return find_component(container["_component_"], allowed=allowed)(*args, **arguments)
+    return find_component(container["_component_"])(*args, **arguments)

@@ -20,25 +20,15 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from pydantic import TypeAdapter, ValidationError
 
-from custom_components.components import find_component, instantiate, iter_components
+from custom_components.components import iter_components
 from custom_components.errors import UserError
 from custom_components.options import Component
-from custom_components.redaction import redact
 from custom_components.signatures import (
     check_component,
     component_parameters,
     describe_type_error,
     unknown_key,
 )
-
-__all__ = [
-    "check_options",
-    "find_component",
-    "instantiate",
-    "load_config",
-    "read_options",
-    "redact",
-]
 
 Options = TypeVar("Options")
 
@@ -133,29 +123,24 @@ def _remove(cfg: DictConfig, key: str) -> None:
 
 
 # ---- Reading -------------------------------------------------------------------------------------
-def read_options(
-    cls: type[Options], cfg: DictConfig, *, allowed: frozenset[str] = frozenset()
-) -> Options:
+def read_options(cls: type[Options], cfg: DictConfig) -> Options:
     """Return the typed options of a recipe.
 
     Args:
         cls: A dataclass of ``options.py``.
         cfg: The config; interpolations are resolved here.
-        allowed: Packages that components may come from beside the allow-list.
 
     Raises:
         UserError: With all problems: unknown keys, missing keys, wrong types, and what is wrong
             with components and their arguments.
     """
-    options, problems = check_options(cls, cfg, allowed=allowed)
+    options, problems = check_options(cls, cfg)
     if problems or options is None:
         raise UserError(*problems)
     return options
 
 
-def check_options(
-    cls: type[Options], cfg: DictConfig, *, allowed: frozenset[str] = frozenset()
-) -> tuple[Options | None, list[str]]:
+def check_options(cls: type[Options], cfg: DictConfig) -> tuple[Options | None, list[str]]:
     """Return the options as far as they can be read, and all problems.
 
     Keys with problems have their default, so that a caller can look for further problems; None
@@ -163,14 +148,14 @@ def check_options(
     """
     unresolved: dict[str, str] = {}
     container = _resolve(cfg, "", unresolved)
-    places = _find_places(cls, container, allowed)
+    places = _find_places(cls, container)
     options, problems = _validate(cls, container, places, unresolved)
     problems = [f"{key}: {problem}" for key, problem in unresolved.items()] + problems
     for key in _component_keys(cls):
         if isinstance(container.get(key), dict) and "_component_" not in container[key]:
             problems.append(f"{key} has no _component_: the dotted path of what to build")
     for key, node in iter_components(container):
-        problems += check_component(key, node, places=places, allowed=allowed)
+        problems += check_component(key, node, places=places)
     return options, problems
 
 
@@ -206,9 +191,7 @@ def _fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(cls)
 
 
-def _find_places(
-    cls: type, container: Mapping[str, Any], allowed: frozenset[str]
-) -> tuple[str, ...]:
+def _find_places(cls: type, container: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the dotted paths of all keys this config may have."""
     hints = typing.get_type_hints(cls)
     places = [field.name for field in _fields(cls)]
@@ -216,7 +199,7 @@ def _find_places(
         if dataclasses.is_dataclass(hints[field.name]):
             inner = [f.name for f in _fields(hints[field.name])]
         else:
-            inner = component_parameters(field.name, container.get(field.name), allowed=allowed)
+            inner = component_parameters(field.name, container.get(field.name))
         places += [f"{field.name}.{name}" for name in inner]
     return tuple(places)
 

@@ -32,6 +32,7 @@ import custom_components.compat  # noqa: F401
 import argparse
 import os
 import runpy
+import signal
 import tempfile
 import time
 import traceback
@@ -133,6 +134,7 @@ def run_recipe(main: Callable[[DictConfig], None]) -> int:
         main: The recipe.
     """
     folder = None
+    handler = signal.signal(signal.SIGTERM, _exit_on_signal)  # so that the records get an end
     try:
         recipe = Path(sys.argv[0]).stem
         arguments = parse_recipe_arguments(sys.argv[1:])
@@ -148,7 +150,13 @@ def run_recipe(main: Callable[[DictConfig], None]) -> int:
         raise
     except BaseException as error:
         return report_failure(error, folder=folder)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
     return 0
+
+
+def _exit_on_signal(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)
 
 
 def _check(recipe: str, cfg: DictConfig) -> None:

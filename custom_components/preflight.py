@@ -7,16 +7,22 @@ import custom_components.compat  # noqa: F401
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from omegaconf import DictConfig
+from torchtune.modules import TransformerDecoder
 
-from custom_components.config import check_options, instantiate
+from custom_components.components import instantiate
+from custom_components.config import check_options
 from custom_components.errors import UserError
+from custom_components.models.adapters import check_adapter
 from custom_components.models.lora_arguments import check_lora_arguments
-from custom_components.observability.wandb_view import has_wandb_key
+from custom_components.models.tokenizer_checks import check_vocabulary
+from custom_components.models.weights import check_checkpoint, check_weights
+from custom_components.observability.wandb_view import choose_mode, has_wandb_key
 from custom_components.options import RECIPE_OPTIONS, EvalOptions, FinetuneOptions
 from custom_components.signatures import check_component
 
@@ -56,18 +62,16 @@ def check_run(options: Options, *, nproc_per_node: int, run_name: str | None = N
         run_name: Name of the run if its folder must be new.
     """
     problems = _check_device(options.device, nproc_per_node)
-    problems += _check_checkpoint(options.checkpoint_dir)
-    problems += _check_tokenizer(options.tokenizer)
-    problems += _check_model_and_optimizer(options)
-    problems += _check_adapters(options)
+    problems += _check_model(options)
+    problems += _check_optimizer(options)
     problems += _check_dataset(options.dataset)
     if isinstance(options, FinetuneOptions) and options.epochs is options.max_steps is None:
         problems.append("epochs and max_steps are both null: set one, such as epochs=1")
     problems += _check_output(Path(options.output_dir), run_name)
-    if options.wandb.mode == "online" and not has_wandb_key():
+    if choose_mode(options.wandb) == "online" and not has_wandb_key():
         problems.append(
-            "wandb.mode is online and no key was found: run `wandb login`, set WANDB_API_KEY, "
-            "or override wandb.mode=offline"
+            "W&B is to be online (wandb.mode or WANDB_MODE) and no key was found: run "
+            "`wandb login`, set WANDB_API_KEY, or override wandb.mode=offline"
         )
     return problems
 
@@ -89,15 +93,40 @@ def _check_device(device: str, nproc_per_node: int) -> list[str]:
     return []
 
 
-def _check_checkpoint(checkpoint_dir: str) -> list[str]:
-    from custom_components.models.weights import check_checkpoint
+def _check_model(options: Options) -> list[str]:
+    """Check model, weights, tokenizer and adapters, and that they fit each other.
 
-    return check_checkpoint(checkpoint_dir)
+    The model is built without memory: what builders and headers say themselves is the best check.
+    """
+    problems = _check_lora(options.model)
+    decoder = None
+    if not problems:
+        with torch.device("meta"):
+            decoder, problems = _try_to_build("model", options.model)
+    if isinstance(decoder, TransformerDecoder):
+        problems += check_weights(decoder, options.checkpoint_dir)
+    else:
+        decoder = None
+        problems += check_checkpoint(options.checkpoint_dir)
+    tokenizer, more = _check_tokenizer(options.tokenizer)
+    problems += more
+    if decoder is not None and tokenizer is not None:
+        problems += _problems_of(lambda: check_vocabulary(tokenizer, decoder))
+    return problems + _check_adapters(options, decoder)
 
 
-def _check_tokenizer(tokenizer: dict[str, Any]) -> list[str]:
+def _problems_of(check: Callable[[], object]) -> list[str]:
+    try:
+        check()
+    except UserError as error:
+        return list(error.problems)
+    return []
+
+
+def _check_tokenizer(tokenizer: dict[str, Any]) -> tuple[Any, list[str]]:
+    """Return one of the pack's tokenizers, which are quick to build, and what is wrong with any."""
     if str(tokenizer.get("_component_")).startswith("custom_components."):
-        return _try_to_build("tokenizer", tokenizer)[1]  # they say themselves what is missing
+        return _try_to_build("tokenizer", tokenizer)  # they say themselves what is missing
     problems: list[str] = []
     for name in _TOKENIZER_FILES:
         path = tokenizer.get(name)
@@ -107,23 +136,20 @@ def _check_tokenizer(tokenizer: dict[str, Any]) -> list[str]:
                 f"tokenizer.{name}: {path} {found}; the file comes with the checkpoint, "
                 f"see `tune download` there, or override tokenizer.{name}=FILE"
             )
-    return problems
+    return None, problems
 
 
-def _check_model_and_optimizer(options: Options) -> list[str]:
-    """Build them without memory and on one number: their own checks of values are the best."""
-    problems = _check_lora(options.model)
-    if not problems:
-        with torch.device("meta"):
-            problems = _try_to_build("model", options.model)[1]
-    if isinstance(options, FinetuneOptions):
-        number = torch.nn.Parameter(torch.zeros(1))
-        optimizer, more = _try_to_build("optimizer", options.optimizer, [number])
-        problems += more
-        if optimizer is not None:
-            steps = {"num_training_steps": 10**9}  # the real number depends on the data
-            problems += _try_to_build("lr_scheduler", options.lr_scheduler, optimizer, **steps)[1]
-    return problems
+def _check_optimizer(options: Options) -> list[str]:
+    """Build optimizer and schedule on one number."""
+    if not isinstance(options, FinetuneOptions):
+        return []
+    number = torch.nn.Parameter(torch.zeros(1))
+    optimizer, problems = _try_to_build("optimizer", options.optimizer, [number])
+    if optimizer is None:
+        return problems
+    # The real number of steps depends on the data, but max_steps is never exceeded.
+    steps = {"num_training_steps": options.max_steps or 10**9}
+    return problems + _try_to_build("lr_scheduler", options.lr_scheduler, optimizer, **steps)[1]
 
 
 def _check_lora(model: dict[str, Any]) -> list[str]:
@@ -131,11 +157,8 @@ def _check_lora(model: dict[str, Any]) -> list[str]:
     names = ("lora_attn_modules", "lora_rank", "quantize_base", "use_dora")
     if "lora_attn_modules" not in model or check_component("model", model, places=()):
         return []  # not LoRA, or reported with the config
-    try:
-        check_lora_arguments(**{name: model[name] for name in names if name in model})
-    except UserError as error:
-        return list(error.problems)
-    return []
+    arguments = {name: model[name] for name in names if name in model}
+    return _problems_of(lambda: check_lora_arguments(**arguments))
 
 
 def _try_to_build(
@@ -153,17 +176,20 @@ def _try_to_build(
         return None, [f"{key}: {node['_component_']} refuses its arguments: {reason}"]
 
 
-def _check_adapters(options: Options) -> list[str]:
+def _check_adapters(options: Options, decoder: TransformerDecoder | None) -> list[str]:
     if isinstance(options, EvalOptions):
         paths = {f"adapter_paths[{i}]": path for i, path in enumerate(options.adapter_paths)}
     else:
         path = getattr(options, "adapter_path", None)
         paths = {} if path is None else {"adapter_path": path}
-    return [
-        f"{key}: {path} is not a PEFT adapter: it holds no adapter_config.json"
-        for key, path in paths.items()
-        if not Path(path, "adapter_config.json").is_file()
-    ]
+    problems = []
+    for key, path in paths.items():
+        if decoder is not None:
+            found = check_adapter(decoder, path)
+            problems += [problem.replace("adapter_path:", f"{key}:", 1) for problem in found]
+        elif not Path(path, "adapter_config.json").is_file():
+            problems.append(f"{key}: {path} is not a PEFT adapter: no adapter_config.json in it")
+    return problems
 
 
 def _check_dataset(dataset: dict[str, Any]) -> list[str]:

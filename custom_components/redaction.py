@@ -24,7 +24,7 @@ _READABLE_KEYS = re.compile(
 """Keys that hold a secret word but no secret."""
 
 _REVISION_WORDS = frozenset({"revision", "commit", "sha", "sha1", "hash"})
-_WANDB_KEY = re.compile(r"\b[0-9a-f]{40}\b")
+_WANDB_KEY = re.compile(r"(?<!@)\b[0-9a-f]{40}\b")  # behind @ it is a hub revision
 _PATTERNS = (
     re.compile(r"\b(hf|api_org)_[A-Za-z0-9]{16,}"),  # Hugging Face
     re.compile(r"\bwandb_v\d+_\w{16,}"),
@@ -60,7 +60,7 @@ def _redact_node(node: Any, *, secret: bool, words: frozenset[str]) -> Any:
     if secret:
         is_reference = isinstance(node, str) and _PLAIN_INTERPOLATION.fullmatch(node)
         return node if is_reference else REDACTED
-    return _redact_text(node, words) if isinstance(node, str) else node
+    return redact_text(node, words) if isinstance(node, str) else node
 
 
 def _words(key: str) -> frozenset[str]:
@@ -72,7 +72,13 @@ def _is_secret(key: str) -> bool:
     return bool(_words(key) & _SECRET_WORDS) and not _READABLE_KEYS.fullmatch(key.lower())
 
 
-def _redact_text(text: str, words: frozenset[str]) -> str:
+def redact_text(text: str, words: frozenset[str] = frozenset()) -> str:
+    """Return ``text`` without what has the shape of a secret.
+
+    Args:
+        text: A value of a config, or a message.
+        words: Words of the value's key; one that means a revision spares a 40-digit hash.
+    """
     redacted = _URL_QUERY.sub(rf"\1{REDACTED}", text)
     for pattern in _PATTERNS:
         redacted = pattern.sub(REDACTED, redacted)

@@ -23,6 +23,9 @@ RECIPE_CONFIGS: dict[str, tuple[str, ...]] = {
 }
 """Names of the configs that belong to each recipe; the first is the one to start with."""
 
+_ONE_PROCESS = {"custom_eval"}
+"""Recipes that torchrun may not start."""
+
 _PACKAGE_DIR = Path(__file__).resolve().parent
 TORCHTUNE_DIR = Path(torchtune_registry.__file__).parents[1] / "recipes"
 """Where torchtune's built-in recipes lie, with their ``configs/``."""
@@ -70,7 +73,7 @@ def register() -> None:
             name=recipe,
             file_path=str(recipe_path(recipe)),
             configs=[torchtune_registry.Config(n, str(config_path(n))) for n in configs],
-            supports_distributed=True,
+            supports_distributed=recipe not in _ONE_PROCESS,
         )
         for recipe, configs in RECIPE_CONFIGS.items()
     ]

@@ -76,18 +76,15 @@ def unknown_key(path: str, places: Sequence[str]) -> str:
     return f"unknown key {path}; {describe_nearest(name, siblings, parent)}"
 
 
-def component_parameters(
-    key: str, node: Any, *, allowed: frozenset[str] = frozenset()
-) -> list[str]:
+def component_parameters(key: str, node: Any) -> list[str]:
     """Return the arguments that a config may give to a component; none if it cannot be found.
 
     Args:
         key: Its config key.
         node: Its dictionary, or whatever stands there.
-        allowed: Packages allowed beside the allow-list.
     """
     try:
-        signature = inspect.signature(find_component(node["_component_"], allowed=allowed))
+        signature = inspect.signature(find_component(node["_component_"]))
     except (UserError, ValueError, KeyError, TypeError):
         return []
     names = [p.name for p in signature.parameters.values() if p.kind in _KEYWORD_KINDS]
@@ -99,7 +96,6 @@ def check_component(
     node: Mapping[str, Any],
     *,
     places: Sequence[str],
-    allowed: frozenset[str] = frozenset(),
 ) -> list[str]:
     """Return the problems of one component: its name, its arguments, their types.
 
@@ -108,19 +104,18 @@ def check_component(
             components only: a nested one is completed by the component that holds it.
         node: Its dictionary.
         places: Dotted paths of all keys that the config may have, for suggestions.
-        allowed: Packages allowed beside ``ALLOWED``.
     """
     arguments = {k: v for k, v in node.items() if k != "_component_"}
     problems = [
         problem
         for name in DOTTED_PATH_ARGUMENTS
         if isinstance(path := arguments.get(name), str)
-        for problem in path_problems(f"{key}.{name}", path, allowed)
+        for problem in path_problems(f"{key}.{name}", path)
     ]
-    found = path_problems(f"{key}._component_", node["_component_"], allowed)
+    found = path_problems(f"{key}._component_", node["_component_"])
     if found:
         return problems + found
-    component = find_component(node["_component_"], allowed=allowed)
+    component = find_component(node["_component_"])
     try:
         parameters = inspect.signature(component).parameters
     except ValueError:  # a builtin without a signature

@@ -26,15 +26,18 @@ from torch import nn
 from torchtune.modules.peft import LoRALinear
 from torchtune.training.precision import PRECISION_STR_TO_DTYPE
 
-from custom_components.config import instantiate, read_options, redact
+from custom_components.components import instantiate
+from custom_components.config import read_options
 from custom_components.errors import UserError
 from custom_components.inference.evaluate import EvalResult, evaluate_generation
 from custom_components.launch import run_recipe
 from custom_components.models.adapters import load_adapter
+from custom_components.models.tokenizer_checks import check_vocabulary
 from custom_components.models.weights import load_weights
 from custom_components.observability.console import get_logger
 from custom_components.observability.records import Records, open_records
 from custom_components.options import EvalOptions
+from custom_components.redaction import redact
 from custom_components.training.distributed import World, open_world
 
 BASE = "base model"
@@ -68,7 +71,7 @@ class Evaluation:
 
 
 # ---- Model and data ----------------------------------------------------------------------------
-def build_model(options: EvalOptions, *, device: torch.device) -> Any:
+def build_model(options: EvalOptions, tokenizer: Any, *, device: torch.device) -> Any:
     """Return the decoder with its base weights.
 
     Raises:
@@ -77,6 +80,7 @@ def build_model(options: EvalOptions, *, device: torch.device) -> Any:
     """
     with torch.device("meta"):
         decoder = instantiate(options.model)
+    check_vocabulary(tokenizer, decoder)
     dtype = PRECISION_STR_TO_DTYPE[options.dtype]
     load_weights(decoder, options.checkpoint_dir, device=device, dtype=dtype, seed=options.seed)
     problems: list[str] = []
@@ -110,7 +114,7 @@ def evaluate_models(options: EvalOptions, *, world: World, records: Records) -> 
     tokenizer = instantiate(options.tokenizer)
     dataset = instantiate(options.dataset, tokenizer)
     log.info("data: %s", dataset.report.describe())
-    decoder = build_model(options, device=world.device)
+    decoder = build_model(options, tokenizer, device=world.device)
     evaluations = []
     for step, model in enumerate([BASE, *options.adapter_paths]):
         switch_adapters(decoder, on=step > 0)

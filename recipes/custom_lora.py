@@ -21,9 +21,9 @@ import torch
 from omegaconf import DictConfig
 from torchtune.training.precision import PRECISION_STR_TO_DTYPE
 
-from custom_components.config import instantiate, read_options, redact
+from custom_components.components import instantiate
+from custom_components.config import read_options
 from custom_components.datasets.plan import DataPlan
-from custom_components.errors import UserError
 from custom_components.launch import run_recipe
 from custom_components.models.adapters import (
     adapter_parameters,
@@ -34,10 +34,12 @@ from custom_components.models.adapters import (
 from custom_components.models.causal_lm import CausalLM
 from custom_components.models.sources import name_base_model
 from custom_components.models.step_flop import build_yardstick
+from custom_components.models.tokenizer_checks import check_vocabulary
 from custom_components.models.weights import load_weights
 from custom_components.observability.console import get_logger
 from custom_components.observability.records import Records, open_records
 from custom_components.options import LoraOptions
+from custom_components.redaction import redact
 from custom_components.training.distributed import World, open_world
 from custom_components.training.loop import TrainingProgress, train
 from custom_components.training.parallel import parallelize
@@ -70,10 +72,13 @@ class LoraFinetuneRecipe:
         options, world = self.options, self.world
         tokenizer = instantiate(options.tokenizer)
         self.plan = self._setup_data(tokenizer)
-        self.decoder = self._setup_model()
-        self._check_vocabulary(tokenizer)
+        self.decoder = self._setup_model(tokenizer)
         adapter = adapter_parameters(self.decoder)
         self.trainables = ReplicatedTrainables(adapter, world)
+        if options.adapter_path is not None:
+            masters = self.trainables.named_masters()
+            load_adapter(self.decoder, options.adapter_path, parameters=masters)
+            self.trainables.publish()
         self.model = CausalLM(self.decoder, num_chunk_tokens=options.num_chunk_tokens)
         parallelize(
             self.model,
@@ -97,7 +102,8 @@ class LoraFinetuneRecipe:
         options = self.options
         dataset = instantiate(options.dataset, tokenizer)
         self.log.info("data: %s", dataset.report.describe())
-        return DataPlan(
+        self.records.summary["dropped_rows"] = dataset.report.dropped
+        plan = DataPlan(
             dataset=dataset,
             batch_size=options.batch_size,
             gradient_accumulation_steps=options.gradient_accumulation_steps,
@@ -109,26 +115,21 @@ class LoraFinetuneRecipe:
             epochs=options.epochs,
             max_steps=options.max_steps,
         )
+        # A schedule that does not fit the number of steps is refused before weights are loaded.
+        probe = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+        instantiate(options.lr_scheduler, probe, num_training_steps=plan.num_steps)
+        return plan
 
-    def _setup_model(self) -> Any:
+    def _setup_model(self, tokenizer: Any) -> Any:
         options, device = self.options, self.world.device
         dtype = PRECISION_STR_TO_DTYPE[options.dtype]
         with torch.device("meta"):
             decoder = instantiate(options.model)
+        check_vocabulary(tokenizer, decoder)
         freeze_base(decoder)
         self.yardstick = build_yardstick(decoder, device, dtype)
         load_weights(decoder, options.checkpoint_dir, device=device, dtype=dtype, seed=options.seed)
-        if options.adapter_path is not None:
-            load_adapter(decoder, options.adapter_path)
         return decoder
-
-    def _check_vocabulary(self, tokenizer: Any) -> None:
-        vocab_size = self.decoder.tok_embeddings.num_embeddings
-        if tokenizer.vocab_size > vocab_size:
-            raise UserError(
-                f"tokenizer has {tokenizer.vocab_size} ids but the model embeds {vocab_size}; "
-                "choose the tokenizer that belongs to the model"
-            )
 
     # ---- Training ----------------------------------------------------------------------------
     def train(self) -> TrainingProgress:
@@ -154,7 +155,12 @@ class LoraFinetuneRecipe:
             return
         folder = self.run_dir / "export" / "adapter"
         started = time.perf_counter()
-        save_adapter(self.decoder, folder, base_model=name_base_model(self.options.checkpoint_dir))
+        save_adapter(
+            self.decoder,
+            folder,
+            base_model=name_base_model(self.options.checkpoint_dir),
+            parameters=self.trainables.named_masters(),
+        )
         num_bytes = sum(file.stat().st_size for file in folder.iterdir())
         self.records.log(
             {"ckpt/save_s": time.perf_counter() - started, "ckpt/bytes": num_bytes},

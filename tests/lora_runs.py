@@ -1,6 +1,5 @@
 """Run the LoRA recipe inside a test's ranks, on the tiny model and a JSONL file."""
 
-import contextlib
 import json
 import random
 from pathlib import Path
@@ -51,18 +50,23 @@ def run_lora(output_dir: str, run_name: str, overrides: list[str]) -> None:
     custom_lora.main(config)
 
 
-def run_lora_without_all_reduce(output_dir: str, run_name: str, overrides: list[str]) -> None:
-    """The same with gradients left unsummed: the control that every equality test must notice."""
+def run_lora_without_gradient_sum(output_dir: str, run_name: str, overrides: list[str]) -> None:
+    """The same with gradients left unsummed: the control that every equality test must notice.
+
+    The loss, last in the buffer, is summed, so only the weights can give the control away.
+    """
     from custom_components.training.distributed import World
 
     original = World.sum
 
-    def sum_counts_only(self: World, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor if tensor.is_floating_point() else original(self, tensor)
+    def sum_all_but_gradients(self: World, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_floating_point():
+            original(self, tensor[-1:])
+            return tensor
+        return original(self, tensor)
 
-    World.sum = sum_counts_only
-    with contextlib.suppress(RuntimeError):
-        run_lora(output_dir, run_name, overrides)
+    World.sum = sum_all_but_gradients
+    run_lora(output_dir, run_name, overrides)
 
 
 def read_losses(run_dir: Path) -> list[float]:

@@ -12,7 +12,7 @@ so the rows of their B matrices are permuted on the way out and back on the way 
 import custom_components.compat  # noqa: F401
 
 import json
-import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from custom_components.errors import UserError
 from custom_components.files import write_atomically
 from custom_components.models.safetensors_folder import read_json
 from custom_components.models.tensor_names import compare_shapes
+from custom_components.observability.console import get_logger
 
 WEIGHTS_NAME = "adapter_model.safetensors"
 CONFIG_NAME = "adapter_config.json"
@@ -44,8 +45,6 @@ _PEFT_TARGETS = {
     "output": "lm_head",
 }
 """PEFT's name of each torchtune module that LoRA can adapt."""
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,13 @@ def read_lora_settings(decoder: TransformerDecoder) -> LoraSettings:
 # ---------------------------------------------------------------------------------------------
 
 
-def save_adapter(decoder: TransformerDecoder, folder: Path | str, *, base_model: str) -> None:
+def save_adapter(
+    decoder: TransformerDecoder,
+    folder: Path | str,
+    *,
+    base_model: str,
+    parameters: Mapping[str, torch.Tensor] | None = None,
+) -> None:
     """Write the adapter in PEFT's format, in the dtype of its parameters.
 
     Each file appears whole or not at all; a file of that name is replaced.
@@ -125,13 +130,14 @@ def save_adapter(decoder: TransformerDecoder, folder: Path | str, *, base_model:
         decoder: The trained model, its adapters whole on this rank.
         folder: Created if needed.
         base_model: What the adapter belongs to: a hub name or a folder, as ``peft`` shows it.
+        parameters: What to write in place of the decoder's own adapters: their fp32 masters.
 
     Raises:
         ValueError: If the modules differ in rank, alpha or dropout.
     """
     settings = read_lora_settings(decoder)
     tensors: dict[str, torch.Tensor] = {}
-    for name, parameter in adapter_parameters(decoder).items():
+    for name, parameter in (parameters or adapter_parameters(decoder)).items():
         key, tensor = _to_peft(decoder, name, parameter.detach().cpu())
         tensors[key] = tensor.contiguous()
     folder = Path(folder)
@@ -203,7 +209,12 @@ model = PeftModel.from_pretrained(model, "path/of/this/folder")
 
 
 @torch.no_grad()
-def load_adapter(decoder: TransformerDecoder, folder: Path | str) -> None:
+def load_adapter(
+    decoder: TransformerDecoder,
+    folder: Path | str,
+    *,
+    parameters: Mapping[str, torch.Tensor] | None = None,
+) -> None:
     """Copy a PEFT adapter into the decoder's adapters.
 
     The adapter must fit the model exactly. Only its dropout may differ, because it takes no part in
@@ -212,11 +223,42 @@ def load_adapter(decoder: TransformerDecoder, folder: Path | str) -> None:
     Args:
         decoder: The model, its adapters materialised.
         folder: Holds ``adapter_config.json`` and ``adapter_model.safetensors``.
+        parameters: What to copy into in place of the decoder's own adapters: their fp32 masters.
 
     Raises:
         UserError: Listing everything that does not fit. The decoder is then unchanged.
     """
-    folder = Path(folder).expanduser()
+    values, dropout = _read_fitting(decoder, Path(folder).expanduser())
+    trained_with = read_lora_settings(decoder).dropout
+    if dropout != trained_with:
+        get_logger().info(
+            "%s: the adapter was trained with dropout %s; this run uses model.lora_dropout %s",
+            _KEY,
+            dropout,
+            trained_with,
+        )
+    for name, parameter in (parameters or adapter_parameters(decoder)).items():
+        parameter.copy_(_from_peft(decoder, name, values[name]))
+
+
+def check_adapter(decoder: TransformerDecoder, folder: Path | str) -> list[str]:
+    """Return one sentence for each thing that keeps an adapter from fitting the decoder.
+
+    Args:
+        decoder: The model, which may be on the meta device.
+        folder: See ``load_adapter``.
+    """
+    try:
+        _read_fitting(decoder, Path(folder).expanduser())
+    except UserError as error:
+        return list(error.problems)
+    return []
+
+
+def _read_fitting(
+    decoder: TransformerDecoder, folder: Path
+) -> tuple[dict[str, torch.Tensor], float]:
+    """Return an adapter's tensors by the decoder's names, in PEFT's layout, and its dropout."""
     parameters = adapter_parameters(decoder)
     if not parameters:
         raise UserError(f"{_KEY}: the model has no LoRA layers: choose a lora_* builder")
@@ -235,16 +277,7 @@ def load_adapter(decoder: TransformerDecoder, folder: Path | str) -> None:
     )
     if problems:
         raise UserError(*(f"{_KEY}: {folder}: {problem}" for problem in problems))
-    dropout = config.get("lora_dropout") or 0.0
-    if dropout != settings.dropout:
-        log.warning(
-            "%s: the adapter was trained with dropout %s; this run uses model.lora_dropout %s",
-            _KEY,
-            dropout,
-            settings.dropout,
-        )
-    for key, name in names.items():
-        parameters[name].copy_(_from_peft(decoder, name, tensors[key]))
+    return {name: tensors[key] for key, name in names.items()}, config.get("lora_dropout") or 0.0
 
 
 def _read_adapter(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:

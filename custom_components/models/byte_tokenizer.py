@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from torchtune.data import Message
 
 from custom_components.errors import UserError
-from custom_components.models.tokenizer_arguments import message_text, refuse_max_seq_len
+from custom_components.models.tokenizer_checks import message_text, refuse_max_seq_len
 
 _NUM_BYTES = 256
 _SPECIAL_TOKENS = (

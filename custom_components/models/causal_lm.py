@@ -8,15 +8,13 @@ which picks the supervised positions before the projection.
 
 import custom_components.compat  # noqa: F401
 
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torchtune.modules import TransformerDecoder
 
-ActivationCheckpointing = Literal["none", "full"]
+from custom_components.options import ActivationCheckpointing
 
 
 class SupervisedHead(nn.Module):

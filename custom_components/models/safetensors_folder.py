@@ -24,6 +24,7 @@ from custom_components.models.tensor_names import shorten_names
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
 _EXAMPLE_MODEL = "meta-llama/Meta-Llama-3-8B-Instruct"
+_WITHOUT_PTH = '--ignore-patterns "original/consolidated*"'
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def _find_shards(path: Path) -> list[Path]:
     if not path.is_dir():
         raise UserError(
             f"folder {path} does not exist: download a model into it, for example with "
-            f"`tune download {_EXAMPLE_MODEL} --output-dir {path}`"
+            f"`tune download {_EXAMPLE_MODEL} --output-dir {path} {_WITHOUT_PTH}`"
         )
     if not (path / INDEX_NAME).is_file():
         if (path / SINGLE_NAME).is_file():
@@ -118,7 +119,7 @@ def _find_shards(path: Path) -> list[Path]:
         raise UserError(
             f"{path} holds neither {INDEX_NAME} nor {SINGLE_NAME}: download a model in "
             "safetensors format, for example with "
-            f"`tune download {_EXAMPLE_MODEL} --output-dir {path}`"
+            f"`tune download {_EXAMPLE_MODEL} --output-dir {path} {_WITHOUT_PTH}`"
         )
     weight_map = _read_weight_map(path)
     names = sorted(set(weight_map.values()))

@@ -28,7 +28,7 @@ from torchtune.data import Message
 from custom_components.errors import UserError
 from custom_components.models.gguf import read_gguf
 from custom_components.models.sources import find_source
-from custom_components.models.tokenizer_arguments import message_text, refuse_max_seq_len
+from custom_components.models.tokenizer_checks import message_text, refuse_max_seq_len
 
 DEFAULT_SYSTEM_MESSAGE = (
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face"  # its chat template's

@@ -94,6 +94,22 @@ def check_checkpoint(checkpoint_dir: str) -> list[str]:
     return []
 
 
+def check_weights(decoder: TransformerDecoder, checkpoint_dir: str) -> list[str]:
+    """Return one sentence for each way in which a checkpoint does not fit the decoder.
+
+    Args:
+        decoder: On the meta device.
+        checkpoint_dir: See ``load_weights``. Only headers are read.
+    """
+    try:
+        _refuse_other_adapters(decoder)
+        if checkpoint_dir != RANDOM:
+            _open_checkpoint(decoder, _base_parameters(decoder), checkpoint_dir)
+    except UserError as error:
+        return list(error.problems)
+    return []
+
+
 @torch.no_grad()
 def load_weights(
     decoder: TransformerDecoder,
@@ -111,7 +127,8 @@ def load_weights(
         decoder: Built on the meta device.
         checkpoint_dir: A Hugging Face folder (safetensors), a ``.gguf`` file, ``package:NAME`` or
             ``random``: normal weights of standard deviation 0.02, norms at one, equal on every
-            rank and device.
+            rank and device because they are drawn on the CPU in fp32, which takes about 10
+            seconds a billion parameters.
         device: Where to put everything.
         dtype: Of all parameters. Rotary caches stay fp32.
         seed: Of adapters and random weights.
@@ -123,7 +140,7 @@ def load_weights(
     """
     _refuse_other_adapters(decoder)
     adapters = get_adapter_params(decoder)
-    base = {name: p for name, p in decoder.named_parameters() if name not in adapters}
+    base = _base_parameters(decoder)
     read: Callable[[str], torch.Tensor]
     if checkpoint_dir == RANDOM:
         read = lambda name: _draw_base(name, base[name], seed)  # noqa: E731
@@ -136,6 +153,11 @@ def load_weights(
     _build_rotary_caches(decoder, device)
     left = [n for n, t in (*decoder.named_parameters(), *decoder.named_buffers()) if t.is_meta]
     assert not left, f"still on the meta device: {left}"
+
+
+def _base_parameters(decoder: TransformerDecoder) -> dict[str, nn.Parameter]:
+    adapters = get_adapter_params(decoder)
+    return {name: p for name, p in decoder.named_parameters() if name not in adapters}
 
 
 # ---------------------------------------------------------------------------------------------

@@ -10,11 +10,18 @@ from tqdm import tqdm
 _NAME = "tunepack"
 
 
+class _StdoutHandler(logging.Handler):
+    """Writes to what ``sys.stdout`` is at that moment, above a progress bar if there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tqdm.write(self.format(record), file=sys.stdout)
+
+
 def get_logger() -> logging.Logger:
     """Return the pack's logger. Only global rank 0 shows less than a warning."""
     logger = logging.getLogger(_NAME)
     if not logger.handlers:
-        handler = logging.StreamHandler(sys.stdout)
+        handler = _StdoutHandler()
         handler.setFormatter(logging.Formatter("%(message)s"))
         logger.addHandler(handler)
         logger.propagate = False
@@ -28,16 +35,14 @@ class Progress:
 
     Args:
         total: Optimizer steps of the run.
-        done: Steps already done.
         enabled: False makes every call do nothing.
     """
 
-    def __init__(self, total: int, *, done: int = 0, enabled: bool = True) -> None:
+    def __init__(self, total: int, *, enabled: bool = True) -> None:
         self._total = total
         self._lines = enabled and not sys.stdout.isatty()
         self._bar = tqdm(
             total=total,
-            initial=done,
             disable=not enabled or self._lines,
             file=sys.stdout,
             dynamic_ncols=True,

@@ -5,6 +5,7 @@
 """
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from custom_components.files import write_atomically
 from custom_components.observability.metrics import check_names
 from custom_components.observability.wandb_view import WandbView
 from custom_components.options import WandbOptions
+from custom_components.redaction import redact_text
 
 Status = Literal["running", "finished", "preempted", "stopped", "failed"]
 
@@ -47,6 +49,22 @@ class NullRecords:
         """Do nothing."""
 
 
+def close_abandoned(run_dir: Path, status: Status) -> None:
+    """Correct the summary of a run whose rank 0 was ended before it could write one.
+
+    Args:
+        run_dir: The run's folder; nothing happens if it has no summary or one with an end.
+        status: How the run ended.
+    """
+    path = run_dir / "summary.json"
+    if not path.is_file():
+        return
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    if summary["status"] == "running":
+        summary |= {"status": status, "updated": time.time()}
+        write_atomically(path, json.dumps(summary, indent=2) + "\n")
+
+
 class RunRecords:
     """Records of one run, written by rank 0 and shown in W&B.
 
@@ -57,9 +75,7 @@ class RunRecords:
         attempt: Counts the starts of this run; every metrics line carries it.
     """
 
-    def __init__(
-        self, run_dir: Path, *, view: WandbView, config_yaml: str, attempt: int = 0
-    ) -> None:
+    def __init__(self, run_dir: Path, *, view: WandbView, config_yaml: str, attempt: int) -> None:
         self.summary: dict[str, Any] = {}
         self._run_dir = run_dir
         self._view = view
@@ -132,12 +148,14 @@ def open_records(
     run_dir.mkdir(parents=True, exist_ok=True)
     plain: Any = OmegaConf.to_container(config, resolve=False)
     view = WandbView(wandb, run_dir, recipe=recipe, config=plain)
-    records = RunRecords(run_dir, view=view, config_yaml=OmegaConf.to_yaml(config))
+    attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    records = RunRecords(run_dir, view=view, config_yaml=OmegaConf.to_yaml(config), attempt=attempt)
     try:
         yield records
     except BaseException as error:
-        records.summary["error"] = f"{type(error).__name__}: {error}"
-        records.close("stopped" if isinstance(error, KeyboardInterrupt) else "failed")
+        records.summary["error"] = redact_text(f"{type(error).__name__}: {error}")
+        is_signal = isinstance(error, KeyboardInterrupt | SystemExit)
+        records.close("stopped" if is_signal else "failed")
         raise
     records.close("finished")
 

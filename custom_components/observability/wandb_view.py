@@ -6,7 +6,9 @@ distributed run that would leave the other ranks waiting. So the mode is decided
 
 import netrc
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +16,8 @@ from urllib.parse import urlsplit
 from custom_components.observability.console import get_logger
 from custom_components.options import WandbOptions
 
-INIT_TIMEOUT_S = 30
+TIMEOUT_S = 60
+"""Most seconds that opening or closing an online run may take."""
 
 
 def has_wandb_key() -> bool:
@@ -33,6 +36,16 @@ def choose_mode(options: WandbOptions) -> str:
     if options.mode != "auto":
         return options.mode
     return os.environ.get("WANDB_MODE") or ("online" if has_wandb_key() else "offline")
+
+
+@contextmanager
+def _arguments_hidden() -> Iterator[None]:
+    """Keep W&B from saving the command line: an override may hold a secret."""
+    argv, sys.argv = sys.argv, sys.argv[:1]
+    try:
+        yield
+    finally:
+        sys.argv = argv
 
 
 class WandbView:
@@ -69,18 +82,22 @@ class WandbView:
     ) -> Any:
         import wandb  # ~2 s to import: only the rank that logs pays it
 
-        run = wandb.init(
-            mode=mode,  # type: ignore[arg-type]
-            project=options.project,
-            entity=options.entity,
-            group=options.group,
-            tags=options.tags,
-            job_type=recipe,
-            name=run_dir.name,
-            dir=run_dir,
-            config=dict(config),
-            settings=wandb.Settings(silent=True, console="off", init_timeout=INIT_TIMEOUT_S),
-        )
+        settings: dict[str, Any] = {"silent": True, "console": "off", "init_timeout": TIMEOUT_S}
+        if "finish_timeout" in wandb.Settings.model_fields:  # without it a lost network blocks
+            settings["finish_timeout"] = TIMEOUT_S
+        with _arguments_hidden():
+            run = wandb.init(
+                mode=mode,  # type: ignore[arg-type]
+                project=options.project,
+                entity=options.entity,
+                group=options.group,
+                tags=options.tags,
+                job_type=recipe,
+                name=run_dir.name,
+                dir=run_dir,
+                config=dict(config),
+                settings=wandb.Settings(**settings),
+            )
         run.define_metric("global_step")
         run.define_metric("*", step_metric="global_step")
         return run

@@ -1,6 +1,7 @@
 """The one place that decides in which order a model is wrapped, and why."""
 
-from custom_components.models.causal_lm import ActivationCheckpointing, CausalLM
+from custom_components.models.causal_lm import CausalLM
+from custom_components.options import ActivationCheckpointing
 
 
 def parallelize(

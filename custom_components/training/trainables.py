@@ -25,6 +25,7 @@ class ReplicatedTrainables:
     """
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], world: World) -> None:
+        self._names = list(parameters)
         self._parameters = list(parameters.values())
         self._world = world
         self.masters = [
@@ -35,6 +36,10 @@ class ReplicatedTrainables:
         self._buffer = torch.zeros(sum(sizes) + 1, device=world.device)
         *gradients, self._loss = torch.split(self._buffer, [*sizes, 1])
         self._gradients = [g.view_as(p) for g, p in zip(gradients, self._parameters, strict=True)]
+
+    def named_masters(self) -> dict[str, nn.Parameter]:
+        """Return the fp32 masters by their parameters' names; ``publish`` after changing them."""
+        return dict(zip(self._names, self.masters, strict=True))
 
     def accumulate(self, loss: torch.Tensor) -> None:
         """Run backward and add the gradients and the loss to the buffer.
@@ -49,7 +54,8 @@ class ReplicatedTrainables:
             for total, p in zip(self._gradients, self._parameters, strict=True)
             if p.grad is not None
         ]
-        torch._foreach_add_([total for total, _ in pairs], [grad.float() for _, grad in pairs])
+        if pairs:
+            torch._foreach_add_([total for total, _ in pairs], [g.float() for _, g in pairs])
         for parameter in self._parameters:
             parameter.grad = None
 

@@ -1,8 +1,11 @@
 """Options of the LoRA recipe that change how it computes or where it starts."""
 
+import contextlib
+import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from tests.lora_runs import read_adapter, read_losses, run_lora, write_pairs
 from tests.ranks import run_ranks
@@ -58,7 +61,45 @@ def test_bf16_tracks_fp32(runs: Path) -> None:
     """Within 1 %: bf16 has 8 bits of mantissa, the adapter's masters have 24."""
     losses = read_losses(runs / "bf16")
     assert losses == pytest.approx(read_losses(runs / "eight steps"), rel=0.01)
-    assert {str(t.dtype) for t in read_adapter(runs / "bf16").values()} == {"torch.bfloat16"}
+
+
+def test_a_bf16_run_exports_its_fp32_masters(runs: Path) -> None:
+    adapter = read_adapter(runs / "bf16")
+    assert {tensor.dtype for tensor in adapter.values()} == {torch.float32}
+    assert any((t != t.bfloat16().float()).any() for t in adapter.values())
+
+
+def read_plan_and_seed(output_dir: str, overrides: list[str]) -> tuple[list[str], int]:
+    """Return the order of the rows on this rank and the seed that dropout starts from."""
+    import custom_lora
+
+    found = {}
+
+    def keep(model, trainables, optimizer, scheduler, plan, **kwargs):
+        found["ids"] = [id_ for step in plan.steps() for batch in step for id_ in batch.ids]
+        found["seed"] = torch.initial_seed()
+        raise InterruptedError
+
+    custom_lora.train = keep
+    with contextlib.suppress(InterruptedError):
+        run_lora(output_dir, f"plan-{os.environ['RANK']}", overrides)
+    return found["ids"], found["seed"]
+
+
+def test_the_seed_reaches_the_order_of_the_rows_and_dropout_differs_between_ranks(
+    tmp_path: Path,
+) -> None:
+    """Torchtune's recipes shuffle with seed 0 whatever the config says (#2339)."""
+    source = f"dataset.source={write_pairs(tmp_path / 'pairs.jsonl', 12)}"
+    words = [source, "batch_size=2", "lr_scheduler.num_warmup_steps=0"]
+    by_seed = {
+        seed: run_ranks(2, read_plan_and_seed, str(tmp_path / f"{seed}"), [*words, f"seed={seed}"])
+        for seed in (3, 4)
+    }
+    for (first_ids, first_seed), (second_ids, second_seed) in by_seed.values():
+        assert not set(first_ids) & set(second_ids) and len(first_ids + second_ids) == 12
+        assert first_seed != second_seed
+    assert by_seed[3][0][0] != by_seed[4][0][0]
 
 
 def test_dropout_and_the_seed_reach_the_model(runs: Path) -> None:

@@ -61,6 +61,7 @@ def test_every_run_command_asks_only_for_what_this_machine_lacks(
 ) -> None:
     """Keys, components and data of the commands are right; GPU and weights are missing here."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)  # never start a real run here
     data = tmp_path / "pairs.jsonl"
     data.write_text('{"wrong": "He go home.", "right": "He goes home."}\n')
     commands = [command for command in read_commands("tune") if command[1] == "run"]

@@ -188,12 +188,10 @@ def test_null_is_accepted_where_it_is_the_default_whatever_the_annotation_says(
 ):
     (tmp_path / "loose_hints.py").write_text("def build(lora_rank: int = None): return lora_rank\n")
     monkeypatch.syspath_prepend(tmp_path)
-    allowed = frozenset({"loose_hints"})
     words = ["model=loose_hints.build", "~model.lora_attn_modules"]
-    assert read_options(LoraOptions, load(*words, "model.lora_rank=null"), allowed=allowed)
-    problems = problems_of(
-        read_options, LoraOptions, load(*words, "model.lora_rank=x"), allowed=allowed
-    )
+    with allow_components(["loose_hints"]):
+        assert read_options(LoraOptions, load(*words, "model.lora_rank=null"))
+        problems = problems_of(read_options, LoraOptions, load(*words, "model.lora_rank=x"))
     assert problems == ('model.lora_rank: found "x", expected a whole number',)
 
 
@@ -218,7 +216,6 @@ def test_a_package_can_be_allowed_by_the_caller_only(load, tmp_path, monkeypatch
     assert any("run with --allow-component own_parts" in p for p in problems)
     assert any("unknown key allow_component" in p for p in problems)
     del cfg["allow_component"]
-    assert read_options(LoraOptions, cfg, allowed=frozenset({"own_parts"}))
     with allow_components(["own_parts"]):
         assert read_options(LoraOptions, cfg)
     with pytest.raises(UserError):

@@ -7,7 +7,12 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from custom_components.observability.records import NullRecords, open_records, read_metrics
+from custom_components.observability.records import (
+    NullRecords,
+    close_abandoned,
+    open_records,
+    read_metrics,
+)
 from custom_components.options import WandbOptions
 
 QUIET = WandbOptions(mode="disabled")
@@ -42,6 +47,25 @@ def test_a_failed_run_says_so_and_keeps_its_metrics(tmp_path: Path) -> None:
     assert summary["status"] == "failed"
     assert summary["error"] == "RuntimeError: the node went away"
     assert read_metrics(tmp_path)[0]["train/loss"] == 2.0
+
+
+def test_an_abandoned_summary_gets_its_end_and_a_finished_one_keeps_its_own(
+    tmp_path: Path,
+) -> None:
+    close_abandoned(tmp_path / "no run", "failed")
+    summary = tmp_path / "summary.json"
+    summary.write_text('{"status": "running", "attempt": 0}')
+    close_abandoned(tmp_path, "failed")
+    assert json.loads(summary.read_text())["status"] == "failed"
+    summary.write_text('{"status": "finished", "attempt": 0}')
+    close_abandoned(tmp_path, "failed")
+    assert json.loads(summary.read_text())["status"] == "finished"
+
+
+def test_an_error_is_kept_without_the_secret_in_it(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), open_quietly(tmp_path):
+        raise RuntimeError("cannot read https://me:hunter22@host/x")
+    assert "hunter22" not in (tmp_path / "summary.json").read_text()
 
 
 def test_a_line_is_on_disk_as_soon_as_it_is_logged(tmp_path: Path) -> None:

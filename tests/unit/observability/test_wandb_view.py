@@ -41,14 +41,14 @@ def test_a_key_decides_between_online_and_offline(
 
 
 def test_offline_run_holds_what_was_logged(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without key and terminal stock W&B raises, on one rank only (wandb/wandb#960)."""
     view = open_view(tmp_path / "run")
     view.log({"train/loss": 2.5}, step=1)
     view.log({"train/loss": 1.5}, step=3)
     view.finish(failed=False)
-    assert "wandb sync" in caplog.text
+    assert "wandb sync" in capsys.readouterr().out
     wandb = Path(sys.executable).parent / "wandb"
     [file] = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
     text = subprocess.run(
@@ -61,7 +61,7 @@ def test_offline_run_holds_what_was_logged(
 
 
 def test_a_raising_wandb_is_said_once_and_training_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     view = open_view(tmp_path / "run", mode="offline")
     run = view._run
@@ -75,8 +75,20 @@ def test_a_raising_wandb_is_said_once_and_training_goes_on(
     view.finish(failed=False)
     del run.log
     run.finish()
-    said = caplog.text
+    said = capsys.readouterr().out
     assert said.count("W&B stopped (OSError: No space left on device)") == 1
+
+
+def test_the_command_line_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W&B keeps the arguments of a run; an override may hold a secret."""
+    monkeypatch.setattr("sys.argv", ["custom_lora.py", "dataset.api_key=CANARY-7f3a"])
+    view = open_view(tmp_path / "run")
+    view.log({"train/loss": 1.0}, step=1)
+    view.finish(failed=False)
+    assert sys.argv[1:] == ["dataset.api_key=CANARY-7f3a"]
+    files = [file for file in (tmp_path / "run").rglob("*") if file.is_file()]
+    assert any(file.suffix == ".wandb" for file in files)
+    assert not [file for file in files if b"CANARY-7f3a" in file.read_bytes()]
 
 
 def test_disabled_writes_nothing(tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
-"""What the pack's own tokenizers share: the argument they refuse and the text of a message."""
+"""What tokenizers share: the argument they refuse, the text of a message, fit to the model."""
 
 import custom_components.compat  # noqa: F401
 
+from typing import Any
+
 from torchtune.data import Message
+from torchtune.modules import TransformerDecoder
 
 from custom_components.errors import UserError
 
@@ -32,3 +35,21 @@ def message_text(message: Message) -> str:
             )
         parts.append(item["content"])
     return "".join(parts)
+
+
+def check_vocabulary(tokenizer: Any, decoder: TransformerDecoder) -> None:
+    """Refuse a tokenizer whose ids the model cannot embed.
+
+    Args:
+        tokenizer: A torchtune model tokenizer; all have a ``vocab_size``.
+        decoder: The model, on any device.
+
+    Raises:
+        UserError: With both numbers.
+    """
+    num_embeddings = decoder.tok_embeddings.num_embeddings
+    if tokenizer.vocab_size > num_embeddings:
+        raise UserError(
+            f"tokenizer has {tokenizer.vocab_size} ids and the model embeds {num_embeddings}: "
+            "choose the tokenizer that belongs to the model"
+        )
