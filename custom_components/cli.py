@@ -22,6 +22,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from custom_components.components import allow_components
 from custom_components.config import load_config, read_options
 from custom_components.errors import UserError
 from custom_components.hardware.threads import num_threads_per_rank
-from custom_components.observability.records import close_abandoned
+from custom_components.observability.records import close_abandoned, find_run_dir
 from custom_components.options import RECIPE_OPTIONS, FinetuneOptions
 from custom_components.preflight import check_config
 from custom_components.registry import (
@@ -166,17 +167,39 @@ def _check(
     """Raise UserError with all problems, or return the folder of the run."""
     cfg = load_config(config, overrides)
     run_name = launch.choose_run_name(cfg, config)
+    is_given = isinstance(cfg.get("run_name"), str)
+    # Of several nodes another may have made the folder already.
     is_one_node = torchrun is None or torchrun.max_nodes == 1
     problems = check_config(
         recipe.name,
         cfg,
         nproc_per_node=1 if torchrun is None else torchrun.num_local,
-        # Of several nodes another may have made the folder already.
-        run_name=run_name if is_one_node else None,
+        run_name=run_name if is_given and is_one_node else None,
     )
     if problems:
         raise UserError(*problems)
-    return Path(str(cfg.get("output_dir", FinetuneOptions.output_dir)), run_name)
+    run_dir = find_run_dir(str(cfg.get("output_dir", FinetuneOptions.output_dir)), run_name)
+    return _claim(run_dir, may_rename=not is_given) if is_one_node else run_dir
+
+
+def _claim(run_dir: Path, *, may_rename: bool) -> Path:
+    """Make the folder of a run, which no other run can then take.
+
+    Raises:
+        UserError: If it exists and its name was given.
+    """
+    for number in count(1):
+        candidate = run_dir if number == 1 else run_dir.with_name(f"{run_dir.name}-{number}")
+        try:
+            candidate.mkdir(parents=True)
+        except FileExistsError:
+            if not may_rename:
+                raise UserError(f"run_name: {run_dir} exists already; choose another") from None
+        except OSError as error:
+            raise UserError(f"output_dir: {run_dir} cannot be made: {error.strerror}") from error
+        else:
+            return candidate
+    raise AssertionError("count has no end")
 
 
 @contextmanager
@@ -209,6 +232,7 @@ def _run_torchrun(args: argparse.Namespace, recipe: Path, words: Sequence[str]) 
     except ChildFailedError as error:
         return _code_of(error)
     except SignalException as error:
+        sys.stderr.write(f"stopped by {error.sigval.name}\n")
         return 128 + int(error.sigval)
     return 0
 

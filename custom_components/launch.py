@@ -47,6 +47,8 @@ from omegaconf import DictConfig
 from custom_components.components import allow_components
 from custom_components.config import load_config
 from custom_components.errors import UserError
+from custom_components.observability.records import find_run_dir
+from custom_components.options import FinetuneOptions
 from custom_components.registry import find_config, is_own_recipe
 
 RUN_NAME_VARIABLE = "TUNEPACK_RUN_NAME"
@@ -83,7 +85,7 @@ def parse_recipe_arguments(words: Sequence[str]) -> RecipeArguments:
         UserError: If the config is missing or given twice, or for an unknown option.
     """
     parser = _Parser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config")
+    parser.add_argument("--config", action="append", default=[])
     parser.add_argument("--allow-component", action="append", default=[])
     parser.add_argument("words", nargs="*")
     known, unknown = parser.parse_known_intermixed_args(list(words))
@@ -92,7 +94,7 @@ def parse_recipe_arguments(words: Sequence[str]) -> RecipeArguments:
             f"unknown option {unknown[0]}: torchrun's options stand before the recipe, "
             "the config's keys are set with key=value"
         )
-    configs = [] if known.config is None else [known.config]
+    configs = list(known.config)
     overrides = []
     for word in known.words:
         is_override = "=" in word or word.startswith("~")
@@ -103,7 +105,9 @@ def parse_recipe_arguments(words: Sequence[str]) -> RecipeArguments:
     if not configs:
         raise UserError("no config given: write its name or path after the recipe")
     if len(configs) > 1:
-        raise UserError(f"{configs[1]!r} is not key=value, and the config is {configs[0]!r}")
+        raise UserError(
+            f"{configs[1]!r} is not key=value, and the config is {configs[0]!r}: give one config"
+        )
     return RecipeArguments(configs[0], tuple(overrides), frozenset(known.allow_component))
 
 
@@ -144,7 +148,9 @@ def run_recipe(main: Callable[[DictConfig], None]) -> int:
             if CHECKED_VARIABLE not in os.environ and is_own_recipe(sys.argv[0]):
                 _check(recipe, cfg)
             cfg.run_name = choose_run_name(cfg, config)
-            folder = Path(str(cfg.get("output_dir", "runs"))) / cfg.run_name
+            folder = find_run_dir(
+                str(cfg.get("output_dir", FinetuneOptions.output_dir)), cfg.run_name
+            )
             main(cfg)
     except SystemExit:
         raise
@@ -206,6 +212,8 @@ def report_failure(error: BaseException, *, folder: Path | None = None) -> int:
         folder: Where the traceback goes if it exists, else into the temporary folder.
     """
     if isinstance(error, KeyboardInterrupt):
+        if _attempt_folder() is None:  # with torchrun the parent says it
+            sys.stderr.write("stopped by SIGINT\n")
         return 130
     if isinstance(error, UserError):
         text, code = str(error), UserError.exit_code

@@ -5,6 +5,7 @@
 
 import custom_components.compat  # noqa: F401
 
+import inspect
 import os
 import shutil
 from collections.abc import Callable
@@ -28,6 +29,9 @@ from custom_components.signatures import check_component
 
 MIN_FREE_BYTES = 1024**3
 """Room for records and an adapter."""
+
+MAX_NAME_BYTES = 200
+"""Longest name of a run: file systems take 255, and W&B adds to it."""
 
 Options = FinetuneOptions | EvalOptions
 
@@ -67,7 +71,7 @@ def check_run(options: Options, *, nproc_per_node: int, run_name: str | None = N
     problems += _check_dataset(options.dataset)
     if isinstance(options, FinetuneOptions) and options.epochs is options.max_steps is None:
         problems.append("epochs and max_steps are both null: set one, such as epochs=1")
-    problems += _check_output(Path(options.output_dir), run_name)
+    problems += _check_output(Path(options.output_dir).expanduser(), run_name)
     if choose_mode(options.wandb) == "online" and not has_wandb_key():
         problems.append(
             "W&B is to be online (wandb.mode or WANDB_MODE) and no key was found: run "
@@ -105,7 +109,10 @@ def _check_model(options: Options) -> list[str]:
             decoder, problems = _try_to_build("model", options.model)
     if isinstance(decoder, TransformerDecoder):
         problems += check_weights(decoder, options.checkpoint_dir)
+        problems += _check_context(options.dataset, decoder)
     else:
+        if decoder is not None:
+            problems.append(f"model: it builds a {type(decoder).__name__}, not a torchtune decoder")
         decoder = None
         problems += check_checkpoint(options.checkpoint_dir)
     tokenizer, more = _check_tokenizer(options.tokenizer)
@@ -113,6 +120,15 @@ def _check_model(options: Options) -> list[str]:
     if decoder is not None and tokenizer is not None:
         problems += _problems_of(lambda: check_vocabulary(tokenizer, decoder))
     return problems + _check_adapters(options, decoder)
+
+
+def _check_context(dataset: dict[str, Any], decoder: TransformerDecoder) -> list[str]:
+    max_seq_len = dataset.get("max_seq_len")
+    if not isinstance(max_seq_len, int) or max_seq_len <= decoder.max_seq_len:
+        return []
+    return [
+        f"dataset.max_seq_len: {max_seq_len} given, the model takes {decoder.max_seq_len} tokens"
+    ]
 
 
 def _problems_of(check: Callable[[], object]) -> list[str]:
@@ -154,7 +170,7 @@ def _check_optimizer(options: Options) -> list[str]:
 
 def _check_lora(model: dict[str, Any]) -> list[str]:
     """Refuse for torchtune's builders too what the pack's own refuse."""
-    names = ("lora_attn_modules", "lora_rank", "quantize_base", "use_dora")
+    names = inspect.signature(check_lora_arguments).parameters
     if "lora_attn_modules" not in model or check_component("model", model, places=()):
         return []  # not LoRA, or reported with the config
     arguments = {name: model[name] for name in names if name in model}
@@ -219,7 +235,8 @@ def _check_output(output_dir: Path, run_name: str | None) -> list[str]:
 
 
 def _check_run_name(output_dir: Path, run_name: str) -> list[str]:
-    if run_name in ("", ".", "..") or "/" in run_name or "\0" in run_name:
+    is_name = run_name.isprintable() and "/" not in run_name and run_name not in ("", ".", "..")
+    if not is_name or len(run_name.encode()) > MAX_NAME_BYTES:
         return [f"run_name: {run_name!r} is not the name of a folder"]
     if (output_dir / run_name).exists():
         return [

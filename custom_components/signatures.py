@@ -204,4 +204,6 @@ def describe_type_error(key: str, error: Mapping[str, Any]) -> str:
     found = found if len(found) <= 60 else f"{found[:57]}..."
     expected = error["msg"].removeprefix("Input should be ")
     expected = _PLAIN_WORDS.get(error["type"], expected)
-    return f"{key}{indices}: found {found}, expected {expected}"
+    is_text_read_as_yaml = expected == "text" and isinstance(error["input"], dict)
+    hint = f"""; put it in two pairs of quotes: '{key}="..."'""" if is_text_read_as_yaml else ""
+    return f"{key}{indices}: found {found}, expected {expected}{hint}"

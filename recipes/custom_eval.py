@@ -35,7 +35,7 @@ from custom_components.models.adapters import load_adapter
 from custom_components.models.tokenizer_checks import check_vocabulary
 from custom_components.models.weights import load_weights
 from custom_components.observability.console import get_logger
-from custom_components.observability.records import Records, open_records
+from custom_components.observability.records import Records, find_run_dir, open_records
 from custom_components.options import EvalOptions
 from custom_components.redaction import redact
 from custom_components.training.distributed import World, open_world
@@ -228,7 +228,7 @@ def main(cfg: DictConfig) -> None:
     """
     options = read_options(EvalOptions, cfg)
     assert options.run_name is not None, "the launcher names the run"
-    run_dir = Path(options.output_dir) / options.run_name
+    run_dir = find_run_dir(options.output_dir, options.run_name)
     with open_world(options.device, num_threads=options.num_threads) as world:
         if world.size > 1:
             raise UserError("custom_eval runs in one process: leave out --nproc_per_node")

@@ -24,6 +24,7 @@ from torchtune.training.precision import PRECISION_STR_TO_DTYPE
 from custom_components.components import instantiate
 from custom_components.config import read_options
 from custom_components.datasets.plan import DataPlan
+from custom_components.datasets.sft import check_lengths
 from custom_components.launch import run_recipe
 from custom_components.models.adapters import (
     adapter_parameters,
@@ -37,7 +38,7 @@ from custom_components.models.step_flop import build_yardstick
 from custom_components.models.tokenizer_checks import check_vocabulary
 from custom_components.models.weights import load_weights
 from custom_components.observability.console import get_logger
-from custom_components.observability.records import Records, open_records
+from custom_components.observability.records import Records, find_run_dir, open_records
 from custom_components.options import LoraOptions
 from custom_components.redaction import redact
 from custom_components.training.distributed import World, open_world
@@ -126,6 +127,7 @@ class LoraFinetuneRecipe:
         with torch.device("meta"):
             decoder = instantiate(options.model)
         check_vocabulary(tokenizer, decoder)
+        check_lengths(self.plan.dataset, decoder.max_seq_len)
         freeze_base(decoder)
         self.yardstick = build_yardstick(decoder, device, dtype)
         load_weights(decoder, options.checkpoint_dir, device=device, dtype=dtype, seed=options.seed)
@@ -183,7 +185,7 @@ def main(cfg: DictConfig) -> None:
     """Run the recipe on this rank."""
     options = read_options(LoraOptions, cfg)
     assert options.run_name is not None  # chosen by the launcher, the same on every rank
-    run_dir = Path(options.output_dir) / options.run_name
+    run_dir = find_run_dir(options.output_dir, options.run_name)
     with (
         open_world(options.device, num_threads=options.num_threads) as world,
         open_records(

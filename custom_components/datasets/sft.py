@@ -211,6 +211,24 @@ class SupervisedDataset(Dataset[Sample]):
         return self._samples[index]
 
 
+def check_lengths(dataset: SupervisedDataset, max_seq_len: int) -> None:
+    """Refuse samples that the model cannot take, before its weights are loaded.
+
+    Args:
+        dataset: Tokenised rows.
+        max_seq_len: The model's context.
+
+    Raises:
+        UserError: Naming the longest row.
+    """
+    longest = max((dataset[i] for i in range(len(dataset))), key=lambda s: len(s["tokens"]))
+    if len(longest["tokens"]) > max_seq_len:
+        raise UserError(
+            f"{longest['id']} has {len(longest['tokens'])} tokens and the model takes "
+            f"{max_seq_len}: set dataset.max_seq_len to {max_seq_len} or less"
+        )
+
+
 def read_messages(row: Conversation) -> list[Message] | Unusable:
     """Return a row's messages, only the last one unmasked.
 

@@ -271,6 +271,11 @@ def _read_fitting(
     problems = _compare_config(config, settings)
     if not names.keys() & tensors.keys():
         problems.append("none of its tensors belongs to an adapter of this model")
+    problems += [
+        f"{key} holds numbers that are not finite, or no floating-point numbers"
+        for key, tensor in tensors.items()
+        if not tensor.is_floating_point() or not tensor.isfinite().all()
+    ][:3]
     problems += compare_shapes(
         {key: tuple(tensor.shape) for key, tensor in tensors.items()},
         {key: tuple(parameters[name].shape) for key, name in names.items()},

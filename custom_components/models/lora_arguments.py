@@ -17,6 +17,8 @@ def check_lora_arguments(
     lora_attn_modules: Sequence[str],
     *,
     lora_rank: int = 8,
+    lora_alpha: float = 16.0,
+    lora_dropout: float = 0.0,
     quantize_base: bool = False,
     use_dora: bool = False,
 ) -> None:
@@ -25,6 +27,8 @@ def check_lora_arguments(
     Args:
         lora_attn_modules: Attention projections to adapt; torchtune needs at least one.
         lora_rank: At least 1.
+        lora_alpha: More than 0.
+        lora_dropout: From 0 up to, and without, 1.
         quantize_base: Must be False: QLoRA is not supported yet.
         use_dora: Must be False: DoRA is not supported yet.
 
@@ -41,6 +45,10 @@ def check_lora_arguments(
         problems.append(f"model.lora_attn_modules: empty: give one or more of {', '.join(known)}")
     if lora_rank < 1:
         problems.append(f"model.lora_rank: {lora_rank} trains nothing: give 1 or more")
+    if lora_alpha <= 0:
+        problems.append(f"model.lora_alpha: {lora_alpha:g} trains nothing: give more than 0")
+    if not 0 <= lora_dropout < 1:
+        problems.append(f"model.lora_dropout: {lora_dropout:g} is not from 0 up to 1")
     if quantize_base:
         problems.append("model.quantize_base: QLoRA is not supported yet: set it to false")
     if use_dora:

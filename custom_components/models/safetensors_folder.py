@@ -108,6 +108,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _find_shards(path: Path) -> list[Path]:
+    if path.is_file():
+        raise UserError(f"{path} is a file: give the folder of the model, or a .gguf file")
     if not path.is_dir():
         raise UserError(
             f"folder {path} does not exist: download a model into it, for example with "

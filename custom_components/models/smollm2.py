@@ -65,7 +65,12 @@ def lora_smollm2_135m(
             "adapted alone: set it to false"
         )
     check_lora_arguments(
-        lora_attn_modules, lora_rank=lora_rank, quantize_base=quantize_base, use_dora=use_dora
+        lora_attn_modules,
+        lora_rank=lora_rank,
+        lora_alpha=lora_alpha,
+        lora_dropout=lora_dropout,
+        quantize_base=quantize_base,
+        use_dora=use_dora,
     )
     decoder = lora_llama3(
         lora_attn_modules=lora_attn_modules,

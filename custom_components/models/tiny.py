@@ -61,7 +61,12 @@ def tiny_lora_llama3_8b(
         UserError: If an argument cannot be honoured.
     """
     check_lora_arguments(
-        lora_attn_modules, lora_rank=lora_rank, quantize_base=quantize_base, use_dora=use_dora
+        lora_attn_modules,
+        lora_rank=lora_rank,
+        lora_alpha=lora_alpha,
+        lora_dropout=lora_dropout,
+        quantize_base=quantize_base,
+        use_dora=use_dora,
     )
     return lora_llama3(
         lora_attn_modules=lora_attn_modules,

@@ -45,6 +45,8 @@ from custom_components.models.sources import RANDOM, find_source
 from custom_components.models.tensor_names import Format, checkpoint_name, compare_shapes
 
 _KEY = "checkpoint_dir"
+_DAMAGED = (KeyError, TypeError, AttributeError, IndexError)
+"""What reading a header or a config raises whose values have the wrong type."""
 _NORMAL_STD = 0.02  # Llama's initializer_range
 _ROWS_AT_A_TIME = 4096
 _ROPE_FREQS = "rope_freqs.weight"  # LLaMA 3.1's scaling factors; torchtune computes them
@@ -171,6 +173,8 @@ def _read_source(checkpoint_dir: str) -> GGUFHeader | SafetensorsFolder:
         return read_gguf(path) if path.suffix == ".gguf" else read_folder(path)
     except UserError as error:
         raise UserError(*(f"{_KEY}: {problem}" for problem in error.problems)) from error
+    except _DAMAGED as error:
+        raise UserError(f"{_KEY}: {path} is damaged: {type(error).__name__}: {error}") from error
 
 
 def _open_checkpoint(
@@ -178,15 +182,26 @@ def _open_checkpoint(
 ) -> Callable[[str], torch.Tensor]:
     """Check a checkpoint against the decoder; return the reader of a base parameter."""
     source = _read_source(checkpoint_dir)
+    try:
+        checkpoint, problems = _compare(decoder, base, source)
+    except _DAMAGED as error:
+        raise UserError(f"{_KEY}: {source.path}: its config has a wrong value: {error}") from error
+    if problems:
+        raise UserError(*(f"{_KEY}: {checkpoint.path}: {problem}" for problem in problems))
+    return lambda name: checkpoint.read(checkpoint_name(name, checkpoint.form))
+
+
+def _compare(
+    decoder: TransformerDecoder,
+    base: dict[str, nn.Parameter],
+    source: GGUFHeader | SafetensorsFolder,
+) -> tuple[_Checkpoint, list[str]]:
     tied = "output.weight" not in base
     if isinstance(source, GGUFHeader):
         checkpoint = _describe_gguf(source)
     else:
         checkpoint = _describe_folder(source, decoder, tied)
-    problems = compare_facts(decoder, checkpoint.facts) + _compare_tensors(base, checkpoint)
-    if problems:
-        raise UserError(*(f"{_KEY}: {checkpoint.path}: {problem}" for problem in problems))
-    return lambda name: checkpoint.read(checkpoint_name(name, checkpoint.form))
+    return checkpoint, compare_facts(decoder, checkpoint.facts) + _compare_tensors(base, checkpoint)
 
 
 def _describe_gguf(header: GGUFHeader) -> _Checkpoint:

@@ -1,5 +1,6 @@
 """What the terminal shows: log lines, and a progress bar where there is a terminal."""
 
+import contextlib
 import logging
 import os
 import sys
@@ -14,7 +15,9 @@ class _StdoutHandler(logging.Handler):
     """Writes to what ``sys.stdout`` is at that moment, above a progress bar if there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        tqdm.write(self.format(record), file=sys.stdout)
+        # A terminal that went away (`tune run ... | head`) must not end or litter a training run.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            tqdm.write(self.format(record), file=sys.stdout)
 
 
 def get_logger() -> logging.Logger:
@@ -40,7 +43,8 @@ class Progress:
 
     def __init__(self, total: int, *, enabled: bool = True) -> None:
         self._total = total
-        self._lines = enabled and not sys.stdout.isatty()
+        is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        self._lines = enabled and not is_terminal
         self._bar = tqdm(
             total=total,
             disable=not enabled or self._lines,

@@ -7,8 +7,9 @@
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -21,6 +22,16 @@ from custom_components.options import WandbOptions
 from custom_components.redaction import redact_text
 
 Status = Literal["running", "finished", "preempted", "stopped", "failed"]
+
+
+def find_run_dir(output_dir: str, run_name: str) -> Path:
+    """Return the folder of a run.
+
+    Args:
+        output_dir: As in a config; ``~`` is the home folder.
+        run_name: The name that the launcher chose, the same on every rank.
+    """
+    return Path(output_dir).expanduser() / run_name
 
 
 class Records(Protocol):
@@ -70,21 +81,28 @@ class RunRecords:
 
     Args:
         run_dir: Created if missing.
-        view: The W&B view that gets the same metrics.
+        open_view: Opens the W&B view that gets the same metrics, once the files are there.
         config_yaml: The redacted config, saved beside the numbers.
         attempt: Counts the starts of this run; every metrics line carries it.
     """
 
-    def __init__(self, run_dir: Path, *, view: WandbView, config_yaml: str, attempt: int) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        *,
+        open_view: Callable[[], WandbView],
+        config_yaml: str,
+        attempt: int,
+    ) -> None:
         self.summary: dict[str, Any] = {}
         self._run_dir = run_dir
-        self._view = view
         self._attempt = attempt
         self._started = time.time()
         write_atomically(run_dir / "config.yaml", config_yaml)
         self._metrics = (run_dir / "metrics.jsonl").open("a", encoding="utf-8", buffering=1)
         self._samples = (run_dir / "samples.jsonl").open("a", encoding="utf-8", buffering=1)
         self._write_summary("running")
+        self._view = open_view()
 
     def log(self, metrics: Mapping[str, float], *, step: int) -> None:
         """Append one line of metrics.
@@ -147,9 +165,11 @@ def open_records(
         return
     run_dir.mkdir(parents=True, exist_ok=True)
     plain: Any = OmegaConf.to_container(config, resolve=False)
-    view = WandbView(wandb, run_dir, recipe=recipe, config=plain)
+    open_view = partial(WandbView, wandb, run_dir, recipe=recipe, config=plain)
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    records = RunRecords(run_dir, view=view, config_yaml=OmegaConf.to_yaml(config), attempt=attempt)
+    records = RunRecords(
+        run_dir, open_view=open_view, config_yaml=OmegaConf.to_yaml(config), attempt=attempt
+    )
     try:
         yield records
     except BaseException as error:

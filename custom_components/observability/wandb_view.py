@@ -38,6 +38,11 @@ def choose_mode(options: WandbOptions) -> str:
     return os.environ.get("WANDB_MODE") or ("online" if has_wandb_key() else "offline")
 
 
+def _describe(error: Exception) -> str:
+    """Return type and first line: W&B's messages run over several."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+
+
 @contextmanager
 def _arguments_hidden() -> Iterator[None]:
     """Keep W&B from saving the command line: an override may hold a secret."""
@@ -66,15 +71,16 @@ class WandbView:
         mode = choose_mode(options)
         if mode == "disabled":
             return
-        try:
-            self._run = self._start(mode, options, run_dir, recipe, config)
-        except Exception as error:
-            self._give_up(error)
-        else:
+        for attempt in dict.fromkeys((mode, "offline")):
+            try:
+                self._run = self._start(attempt, options, run_dir, recipe, config)
+            except Exception as error:
+                self._log.warning("W&B %s did not start (%s)", attempt, _describe(error))
+                continue
             where = Path(self._run.dir).parent
-            self._log.info(
-                self._run.url if mode == "online" else f"W&B offline: wandb sync {where}"
-            )
+            is_online = attempt == "online"
+            self._log.info(self._run.url if is_online else f"W&B offline: wandb sync {where}")
+            return
 
     @staticmethod
     def _start(
@@ -105,9 +111,7 @@ class WandbView:
     def _give_up(self, error: Exception) -> None:
         self._run = None
         self._log.warning(
-            "W&B stopped (%s: %s). Training goes on; metrics.jsonl is complete.",
-            type(error).__name__,
-            error,
+            "W&B stopped (%s). Training goes on; metrics.jsonl is complete.", _describe(error)
         )
 
     def log(self, metrics: Mapping[str, float], *, step: int) -> None:

@@ -47,7 +47,9 @@ def cosine_schedule_with_warmup(
         UserError: If warm-up leaves no step at the peak, or the ratio is outside 0 to 1.
     """
     problems = []
-    if not 0 <= num_warmup_steps < num_training_steps:
+    if num_warmup_steps < 0:
+        problems.append(f"lr_scheduler.num_warmup_steps is {num_warmup_steps}; it counts steps")
+    if num_warmup_steps >= num_training_steps:
         problems.append(
             f"lr_scheduler.num_warmup_steps is {num_warmup_steps} but the run has only "
             f"{num_training_steps} optimizer steps; choose fewer warm-up steps or train longer"

@@ -73,7 +73,8 @@ def _raise_non_finite(
     where = "; ".join(found) or "no row: every loss was finite, the gradient overflowed"
     raise NonFiniteError(
         f"step {step}: loss {loss}, gradient norm {grad_norm}; rows with a non-finite loss: "
-        f"{where}. The weights are as they were before this step."
+        f"{where}. Often an earlier step made the weights too large: lower optimizer.lr. "
+        "This step changed nothing."
     )
 
 

@@ -115,7 +115,8 @@ def test_a_recipe_gets_its_config_and_a_run_name(tmp_path, monkeypatch):
 def test_a_mistake_in_an_override_ends_with_code_2(tmp_path, monkeypatch, capsys):
     assert run(tmp_path, monkeypatch, lambda cfg: None, "value") == 2
     assert capsys.readouterr().err == (
-        "error: 'value' is not key=value, and the config is " + f"{str(tmp_path / 'c.yaml')!r}\n"
+        "error: 'value' is not key=value, and the config is "
+        + f"{str(tmp_path / 'c.yaml')!r}: give one config\n"
     )
 
 
@@ -144,12 +145,12 @@ def test_any_other_failure_is_one_line_and_a_traceback_in_the_run_folder(
     assert "return 1 / 0" in path.read_text()
 
 
-def test_an_interrupt_is_code_130_and_silent(tmp_path, monkeypatch, capsys):
+def test_an_interrupt_is_code_130_and_one_line(tmp_path, monkeypatch, capsys):
     def main(cfg):
         raise KeyboardInterrupt
 
     assert run(tmp_path, monkeypatch, main) == 130
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == "stopped by SIGINT\n"
 
 
 def test_a_recipe_may_exit_by_itself(tmp_path, monkeypatch):

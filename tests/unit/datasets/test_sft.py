@@ -1,7 +1,12 @@
 import pytest
 
 from custom_components.datasets.collate import IGNORE_INDEX
-from custom_components.datasets.sft import Conversation, SupervisedDataset, Unusable
+from custom_components.datasets.sft import (
+    Conversation,
+    SupervisedDataset,
+    Unusable,
+    check_lengths,
+)
 from custom_components.errors import UserError
 from tests.unit.datasets.word_tokenizer import END, EOT, START, WordTokenizer
 
@@ -201,3 +206,10 @@ def test_tokenizer_with_another_generation_prompt_is_refused():
 
     message = refusal(chat("f:1", "a", "b"), tokenizer=Other())
     assert "Other writes the prompt of f:1 differently" in message
+
+
+def test_a_sample_longer_than_the_models_context_is_named() -> None:
+    samples = [{"tokens": [1] * n, "labels": [1] * n, "id": f"f:{n}"} for n in (3, 9, 5)]
+    check_lengths(samples, 9)
+    with pytest.raises(UserError, match="f:9 has 9 tokens and the model takes 8"):
+        check_lengths(samples, 8)

@@ -79,6 +79,23 @@ def test_a_raising_wandb_is_said_once_and_training_goes_on(
     assert said.count("W&B stopped (OSError: No space left on device)") == 1
 
 
+def test_a_server_that_is_not_there_gives_an_offline_run_and_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The record of a run on a node without network must not be lost (wandb/wandb#960)."""
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("custom_components.observability.wandb_view.TIMEOUT_S", 3)
+    view = open_view(tmp_path / "run")
+    view.log({"train/loss": 1.0}, step=1)
+    view.finish(failed=False)
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 2
+    assert said[0].startswith("W&B online did not start (")
+    assert said[1].startswith("W&B offline: wandb sync ")
+    assert list((tmp_path / "run" / "wandb").glob("offline-run-*"))
+
+
 def test_the_command_line_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """W&B keeps the arguments of a run; an override may hold a secret."""
     monkeypatch.setattr("sys.argv", ["custom_lora.py", "dataset.api_key=CANARY-7f3a"])
