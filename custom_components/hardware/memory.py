@@ -1,6 +1,6 @@
 """Peak memory of this process, on the device that holds the model."""
 
-import resource
+from pathlib import Path
 
 import torch
 
@@ -10,11 +10,13 @@ GIB = 1024**3
 def read_peak_memory(device: torch.device) -> dict[str, float]:
     """Return the peaks since start as metrics, in GiB.
 
-    On CUDA these are the caching allocator's own counters. ``mem/peak_rss_gib`` is the resident
-    set of the process (``ru_maxrss``), which on a CPU run includes the model.
+    On CUDA these are the caching allocator's own counters. ``mem/peak_rss_gib`` is the peak
+    resident set (``VmHWM``), which on a CPU run includes the model; ``ru_maxrss`` would begin
+    with the peak of the process that started this one.
     """
-    rss_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    metrics = {"mem/peak_rss_gib": rss_kib * 1024 / GIB}
+    status = Path("/proc/self/status").read_text()
+    peak_kib = int(status.split("VmHWM:")[1].split()[0])
+    metrics = {"mem/peak_rss_gib": peak_kib * 1024 / GIB}
     if device.type == "cuda":
         metrics["mem/peak_allocated_gib"] = torch.cuda.max_memory_allocated(device) / GIB
         metrics["mem/peak_reserved_gib"] = torch.cuda.max_memory_reserved(device) / GIB
