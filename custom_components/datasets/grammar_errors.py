@@ -15,7 +15,6 @@ comparative or superlative, ``DN`` *any* after a negation, ``Q`` quantifier.
 import random
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from custom_components.datasets.grammar_frames import Token, frame_words, render
 from custom_components.datasets.grammar_lexicon import (
@@ -307,7 +306,7 @@ def corrupt(tokens: list[Token], num_errors: int, rng: random.Random) -> tuple[s
     Returns:
         The wrong sentence and the kinds of its errors, in the order in which they were made.
     """
-    work = [replace(token) for token in tokens]
+    work = [token.copy() for token in tokens]
     source = render(work)
     sites = find_sites(work)
     kinds: list[str] = []
@@ -315,7 +314,7 @@ def corrupt(tokens: list[Token], num_errors: int, rng: random.Random) -> tuple[s
         names = sorted({kind for kind, _, _ in sites})
         kind = rng.choices(names, [_WEIGHTS.get(name, 1.0) for name in names])[0]
         place, edit = rng.choice([(i, edit) for name, i, edit in sites if name == kind])
-        trial = [replace(token) for token in work]
+        trial = [token.copy() for token in work]
         changed = render(trial) if edit(trial, place, rng) else source
         if changed == source:
             sites.remove((kind, place, edit))

@@ -9,6 +9,7 @@ the entries, each a name, a type and a value; the tensors, each a name, dimensio
 first), a type and an offset; padding to the alignment; the tensors' bytes.
 """
 
+import functools
 import mmap
 import struct
 from dataclasses import dataclass
@@ -110,6 +111,12 @@ def read_gguf(path: Path) -> GGUFHeader:
     """
     if not path.is_file():
         raise UserError(f"{path} does not exist: give the path of a .gguf file")
+    return _read_gguf(path, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=4)
+def _read_gguf(path: Path, changed_ns: int) -> GGUFHeader:
+    """Read a file once in the state it had at ``changed_ns``: weights, tokenizer and checks ask."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             header = _parse_header(path, _Cursor(data))

@@ -18,6 +18,7 @@ where a run of white space, or a numeral beyond ASCII, touches a number.
 
 import custom_components.compat  # noqa: F401
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -56,6 +57,9 @@ class SmolLM2Tokenizer:
         self.stop_tokens = [self.eos_id, self.special_tokens[_END_OF_TEXT]]
         self.vocab_size: int = backend.get_vocab_size(with_added_tokens=True)
         self.max_seq_len: int | None = None
+        # A data set tokenises every prompt twice, alone and with its answer, and every
+        # conversation begins with the same system message.
+        self._encode_turn = functools.lru_cache(maxsize=64)(self._encode_turn)  # type: ignore[method-assign]
 
     def encode(self, text: str, add_bos: bool = False, add_eos: bool = False) -> list[int]:
         """Return the ids of plain text. SmolLM2 puts no token around text by itself.
@@ -107,7 +111,7 @@ class SmolLM2Tokenizer:
             messages = [Message("system", DEFAULT_SYSTEM_MESSAGE, masked=True), *messages]
         newline = self.encode("\n")
         for message in messages:
-            header, body = self._encode_message(message)
+            header, body = self._encode_turn(message.role, message_text(message))
             tokens += [*header, *body, self.eos_id, *newline]
             mask += [True] * len(header) + [message.masked] * (len(body) + 1)
             mask += [True] * len(newline)
@@ -116,16 +120,16 @@ class SmolLM2Tokenizer:
             return tokens[:-num_end], mask[:-num_end]
         return tokens, mask
 
-    def _encode_message(self, message: Message) -> tuple[list[int], list[int]]:
+    def _encode_turn(self, role: str, text: str) -> tuple[list[int], list[int]]:
         """Return the ids of the header (start token, role, newline) and of the text."""
-        role, text = f"{message.role}\n", message_text(message)
-        if message.role == "assistant":
-            return [self.bos_id, *self.encode(role)], self.encode(text)
+        name = f"{role}\n"
+        if role == "assistant":
+            return [self.bos_id, *self.encode(name)], self.encode(text)
         # One piece, as the template renders it: white space at the start of the text joins the
         # header's newline. Such a token counts as the header's.
         text.encode("utf-8")
-        encoding = self._backend.encode(role + text, add_special_tokens=False)
-        num_header = sum(start < len(role) for start, _ in encoding.offsets)
+        encoding = self._backend.encode(name + text, add_special_tokens=False)
+        num_header = sum(start < len(name) for start, _ in encoding.offsets)
         return [self.bos_id, *encoding.ids[:num_header]], encoding.ids[num_header:]
 
 
