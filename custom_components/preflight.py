@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from omegaconf import DictConfig
+from torchtune.data import Message
 from torchtune.modules import TransformerDecoder
 
 from custom_components.components import instantiate
@@ -21,7 +22,7 @@ from custom_components.config import check_options
 from custom_components.errors import UserError
 from custom_components.models.adapters import check_adapter
 from custom_components.models.lora_arguments import check_lora_arguments
-from custom_components.models.tokenizer_checks import check_vocabulary
+from custom_components.models.tokenizer_checks import check_token_ids
 from custom_components.models.weights import check_checkpoint, check_weights
 from custom_components.observability.wandb_view import choose_mode, has_wandb_key
 from custom_components.options import RECIPE_OPTIONS, EvalOptions, FinetuneOptions
@@ -118,7 +119,7 @@ def _check_model(options: Options) -> list[str]:
     tokenizer, more = _check_tokenizer(options.tokenizer)
     problems += more
     if decoder is not None and tokenizer is not None:
-        problems += _problems_of(lambda: check_vocabulary(tokenizer, decoder))
+        problems += _check_tokenizer_fits(tokenizer, decoder)
     return problems + _check_adapters(options, decoder)
 
 
@@ -129,6 +130,15 @@ def _check_context(dataset: dict[str, Any], decoder: TransformerDecoder) -> list
     return [
         f"dataset.max_seq_len: {max_seq_len} given, the model takes {decoder.max_seq_len} tokens"
     ]
+
+
+def _check_tokenizer_fits(tokenizer: Any, decoder: TransformerDecoder) -> list[str]:
+    """Look at the ids of one short conversation; the data's own come when it is tokenised."""
+    if not hasattr(tokenizer, "tokenize_messages"):
+        return ["tokenizer: it has no tokenize_messages, which a torchtune model tokenizer has"]
+    turns = [Message("user", "This are a test."), Message("assistant", "This is a test.")]
+    ids, _ = tokenizer.tokenize_messages(turns)
+    return _problems_of(lambda: check_token_ids([tokenizer.pad_id, *ids], decoder))
 
 
 def _problems_of(check: Callable[[], object]) -> list[str]:

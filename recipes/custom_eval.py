@@ -32,7 +32,7 @@ from custom_components.errors import UserError
 from custom_components.inference.evaluate import EvalResult, evaluate_generation
 from custom_components.launch import run_recipe
 from custom_components.models.adapters import load_adapter
-from custom_components.models.tokenizer_checks import check_vocabulary
+from custom_components.models.tokenizer_checks import check_token_ids
 from custom_components.models.weights import load_weights
 from custom_components.observability.console import get_logger
 from custom_components.observability.records import Records, find_run_dir, open_records
@@ -71,8 +71,13 @@ class Evaluation:
 
 
 # ---- Model and data ----------------------------------------------------------------------------
-def build_model(options: EvalOptions, tokenizer: Any, *, device: torch.device) -> Any:
+def build_model(options: EvalOptions, ids: list[int], *, device: torch.device) -> Any:
     """Return the decoder with its base weights.
+
+    Args:
+        options: The typed config.
+        ids: Token ids that it must embed.
+        device: Where it goes.
 
     Raises:
         UserError: If an adapter does not fit it; that would be a pity to learn after the minutes
@@ -80,7 +85,7 @@ def build_model(options: EvalOptions, tokenizer: Any, *, device: torch.device) -
     """
     with torch.device("meta"):
         decoder = instantiate(options.model)
-    check_vocabulary(tokenizer, decoder)
+    check_token_ids(ids, decoder)
     dtype = PRECISION_STR_TO_DTYPE[options.dtype]
     load_weights(decoder, options.checkpoint_dir, device=device, dtype=dtype, seed=options.seed)
     problems: list[str] = []
@@ -114,7 +119,7 @@ def evaluate_models(options: EvalOptions, *, world: World, records: Records) -> 
     tokenizer = instantiate(options.tokenizer)
     dataset = instantiate(options.dataset, tokenizer)
     log.info("data: %s", dataset.report.describe())
-    decoder = build_model(options, tokenizer, device=world.device)
+    decoder = build_model(options, [tokenizer.pad_id, *dataset.largest_ids()], device=world.device)
     evaluations = []
     for step, model in enumerate([BASE, *options.adapter_paths]):
         switch_adapters(decoder, on=step > 0)

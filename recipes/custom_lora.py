@@ -36,7 +36,7 @@ from custom_components.models.adapters import (
 from custom_components.models.causal_lm import CausalLM
 from custom_components.models.sources import name_base_model
 from custom_components.models.step_flop import build_yardstick
-from custom_components.models.tokenizer_checks import check_vocabulary
+from custom_components.models.tokenizer_checks import check_token_ids
 from custom_components.models.weights import load_weights
 from custom_components.observability.console import get_logger
 from custom_components.observability.records import Records, find_run_dir, open_records
@@ -132,7 +132,7 @@ class LoraFinetuneRecipe:
         dtype = PRECISION_STR_TO_DTYPE[options.dtype]
         with torch.device("meta"):
             decoder = instantiate(options.model)
-        check_vocabulary(tokenizer, decoder)
+        check_token_ids([tokenizer.pad_id, *self.plan.dataset.largest_ids()], decoder)
         check_lengths(self.plan.dataset, decoder.max_seq_len)
         freeze_base(decoder)
         self.yardstick = build_yardstick(decoder, device, dtype)

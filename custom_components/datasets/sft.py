@@ -204,6 +204,10 @@ class SupervisedDataset(Dataset[Sample]):
         self.examples.append(Example(row.id, messages[:-1], row.input, reference))
         return None
 
+    def largest_ids(self) -> list[int]:
+        """Return the largest token id of every sample."""
+        return [max(sample["tokens"]) for sample in self._samples]
+
     def __len__(self) -> int:
         return len(self._samples)
 

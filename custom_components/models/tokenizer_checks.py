@@ -2,7 +2,7 @@
 
 import custom_components.compat  # noqa: F401
 
-from typing import Any
+from collections.abc import Iterable
 
 from torchtune.data import Message
 from torchtune.modules import TransformerDecoder
@@ -37,19 +37,22 @@ def message_text(message: Message) -> str:
     return "".join(parts)
 
 
-def check_vocabulary(tokenizer: Any, decoder: TransformerDecoder) -> None:
-    """Refuse a tokenizer whose ids the model cannot embed.
+def check_token_ids(ids: Iterable[int], decoder: TransformerDecoder) -> None:
+    """Refuse ids that the model cannot embed.
+
+    The ids that are used count, not the tokenizer's ``vocab_size``: torchtune's Llama-3 tokenizer
+    has one more id than LLaMA-3-8B embeds, an image token that no text gives.
 
     Args:
-        tokenizer: A torchtune model tokenizer; all have a ``vocab_size``.
+        ids: Token ids of the data, padding included.
         decoder: The model, on any device.
 
     Raises:
-        UserError: With both numbers.
+        UserError: With the largest id and the number of embeddings.
     """
-    num_embeddings = decoder.tok_embeddings.num_embeddings
-    if tokenizer.vocab_size > num_embeddings:
+    largest, num_embeddings = max(ids), decoder.tok_embeddings.num_embeddings
+    if largest >= num_embeddings:
         raise UserError(
-            f"tokenizer has {tokenizer.vocab_size} ids and the model embeds {num_embeddings}: "
+            f"tokenizer: it gives the id {largest} and the model embeds {num_embeddings} ids: "
             "choose the tokenizer that belongs to the model"
         )

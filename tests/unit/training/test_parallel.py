@@ -10,8 +10,10 @@ from custom_components.models.causal_lm import CausalLM
 from custom_components.models.tiny import tiny_lora_llama3_8b
 from custom_components.models.weights import load_weights
 from custom_components.training.parallel import parallelize
+from tests.compiler import needs_compiler
 
 
+@needs_compiler
 def test_all_layers_and_lengths_share_one_compiled_graph() -> None:
     with torch.device("meta"):
         decoder = tiny_lora_llama3_8b(["q_proj"])
