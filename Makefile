@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 TORCH := $(shell grep -E '^torch(vision)?==' constraints.txt)
 DEMO_RUN := demo-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: help setup demo test lint bench-step bench-startup gpu-check
+.PHONY: help setup demo export test lint bench-step bench-startup bench-load gpu-check
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -29,6 +29,9 @@ demo: $(STAMP)  ## fine-tune SmolLM2-135M on the CPU, show before and after
 	$(BIN)/tune run custom_eval smollm2_135m_grammar_eval run_name=$(DEMO_RUN)-eval \
 	  'adapter_paths=[runs/$(DEMO_RUN)/export/adapter]'
 
+export: $(STAMP)  ## merge a run's adapter into its base: make export ADAPTER=runs/NAME/export/adapter
+	$(BIN)/python -m custom_components.models.merge $(ADAPTER) $(OVERRIDES)
+
 lint: $(STAMP)  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -42,6 +45,9 @@ bench-step: $(STAMP)  ## one LoRA step against the stock torchtune loop
 
 bench-startup: $(STAMP)  ## tune run to first step against stock torchtune
 	$(BIN)/python -m custom_components.benchmarks.startup
+
+bench-load: $(STAMP)  ## memory and speed of loading 16 GB of weights; needs 20 GB of disk
+	$(BIN)/python -m custom_components.benchmarks.load
 
 gpu-check: $(STAMP)  ## what needs a GPU; skips without one
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/gpu

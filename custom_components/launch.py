@@ -128,6 +128,14 @@ def choose_run_name(cfg: DictConfig, config: Path) -> str:
     return f"{config.stem}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(started))}"
 
 
+_NOISE = (
+    "'set_vital' is deprecated",  # by torchtune's data loader on this torch
+    "Mismatch dtype between input and weight",  # by torchtune's norm in bf16 on a CPU
+    "NF4Tensor does not implement _stable_hash_for_caching",  # QLoRA, compiled
+)
+"""Beginnings of warnings from every such run that nobody can act on."""
+
+
 # ---- Running -------------------------------------------------------------------------------------
 def run_recipe(main: Callable[[DictConfig], None]) -> int:
     """Read ``sys.argv``, call ``main`` with the config, return the exit code.
@@ -181,8 +189,8 @@ def run_script(script: str | Path, arguments: Sequence[str]) -> int:
         script: The ``.py`` file.
         arguments: Its command line, as in ``sys.argv[1:]``.
     """
-    # torchtune's data loader sets it on this torch, every run, and nobody can act on it.
-    warnings.filterwarnings("ignore", "'set_vital' is deprecated")
+    for noise in _NOISE:
+        warnings.filterwarnings("ignore", noise)
     argv, path = sys.argv, list(sys.path)
     sys.argv = [str(script), *arguments]
     sys.path += [str(Path(script).resolve().parent), os.getcwd()]  # the user's own modules

@@ -17,8 +17,10 @@ Device = Literal["cuda", "cpu"]
 Precision = Literal["bf16", "fp32"]
 """Dtype of weights and activations. ``bf16`` needs hardware support to be fast: on most CPUs it
 is hundreds of times slower than ``fp32``."""
-DataParallel = Literal["replicate"]
-"""``replicate``: every rank holds the whole model; one all-reduce of gradients a step."""
+DataParallel = Literal["replicate", "shard"]
+"""``replicate``: every rank holds the whole model; one all-reduce of gradients a step.
+``shard``: every rank holds its part of each parameter and gathers a layer when it needs it: less
+memory for more communication. One rank alone holds everything either way."""
 ActivationCheckpointing = Literal["none", "full"]
 """``full``: keep each layer's input and recompute the rest in backward; less memory, one more
 forward."""
@@ -81,9 +83,15 @@ class FinetuneOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class LoraOptions(FinetuneOptions):
-    """``custom_lora``: the common options, and an adapter to start from."""
+    """``custom_lora``: the common options, how adapters are scaled, where one starts and ends.
 
+    ``use_rslora`` scales by ``lora_alpha / sqrt(lora_rank)`` (https://arxiv.org/abs/2312.03732);
+    ``export_merged`` also writes the whole model, adapter merged, in Hugging Face format.
+    """
+
+    use_rslora: bool = False
     adapter_path: str | None = None
+    export_merged: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +103,7 @@ class EvalOptions:
     tokenizer: Component
     checkpoint_dir: str
     dataset: Component
+    use_rslora: bool = False
     adapter_paths: list[str] = field(default_factory=list)
     output_dir: str = "runs"
     run_name: str | None = None

@@ -16,20 +16,30 @@ import torch
 from omegaconf import DictConfig
 from torchtune.data import Message
 from torchtune.modules import TransformerDecoder
+from torchtune.training.precision import PRECISION_STR_TO_DTYPE
 
 from custom_components.components import instantiate
 from custom_components.config import check_options
 from custom_components.errors import UserError
 from custom_components.models.adapters import check_adapter
 from custom_components.models.lora_arguments import check_lora_arguments
+from custom_components.models.lora_settings import apply_rslora
+from custom_components.models.merge import check_merge
+from custom_components.models.nf4 import check_nf4
 from custom_components.models.tokenizer_checks import check_token_ids
 from custom_components.models.weights import check_checkpoint, check_weights
 from custom_components.observability.wandb_view import choose_mode, has_wandb_key
-from custom_components.options import RECIPE_OPTIONS, EvalOptions, FinetuneOptions
+from custom_components.options import RECIPE_OPTIONS, EvalOptions, FinetuneOptions, LoraOptions
 from custom_components.signatures import check_component
 
 MIN_FREE_BYTES = 1024**3
 """Room for records and an adapter."""
+
+UNFIT_OPTIMIZERS = (torch.optim.LBFGS, torch.optim.SparseAdam)
+"""Optimizers that cannot take a step of the loop."""
+
+WHOLE_MATRIX_OPTIMIZERS = (torch.optim.Adafactor, torch.optim.Muon)
+"""Optimizers for which a shard of a matrix is not a smaller matrix."""
 
 MAX_NAME_BYTES = 200
 """Longest name of a run: file systems take 255, and W&B adds to it."""
@@ -67,8 +77,8 @@ def check_run(options: Options, *, nproc_per_node: int, run_name: str | None = N
         run_name: Name of the run if its folder must be new.
     """
     problems = _check_device(options.device, nproc_per_node)
-    problems += _check_model(options)
-    problems += _check_optimizer(options)
+    problems += _check_model(options, nproc_per_node)
+    problems += _check_optimizer(options, nproc_per_node)
     problems += _check_dataset(options.dataset)
     if isinstance(options, FinetuneOptions) and options.epochs is options.max_steps is None:
         problems.append("epochs and max_steps are both null: set one, such as epochs=1")
@@ -98,7 +108,7 @@ def _check_device(device: str, nproc_per_node: int) -> list[str]:
     return []
 
 
-def _check_model(options: Options) -> list[str]:
+def _check_model(options: Options, nproc_per_node: int) -> list[str]:
     """Check model, weights, tokenizer and adapters, and that they fit each other.
 
     The model is built without memory: what builders and headers say themselves is the best check.
@@ -109,7 +119,11 @@ def _check_model(options: Options) -> list[str]:
         with torch.device("meta"):
             decoder, problems = _try_to_build("model", options.model)
     if isinstance(decoder, TransformerDecoder):
+        if isinstance(options, LoraOptions | EvalOptions) and options.use_rslora:
+            apply_rslora(decoder)
         problems += check_weights(decoder, options.checkpoint_dir)
+        problems += _check_sharding(options, decoder, nproc_per_node)
+        problems += _check_export(options, decoder)
         problems += _check_context(options.dataset, decoder)
     else:
         if decoder is not None:
@@ -121,6 +135,28 @@ def _check_model(options: Options) -> list[str]:
     if decoder is not None and tokenizer is not None:
         problems += _check_tokenizer_fits(tokenizer, decoder)
     return problems + _check_adapters(options, decoder)
+
+
+def _num_shards(options: Options, nproc_per_node: int) -> int:
+    """Return how many ranks will share the model, as far as this machine can tell."""
+    is_shared = isinstance(options, FinetuneOptions) and options.data_parallel == "shard"
+    return nproc_per_node if is_shared else 1
+
+
+def _check_sharding(
+    options: Options, decoder: TransformerDecoder, nproc_per_node: int
+) -> list[str]:
+    num_shards = _num_shards(options, nproc_per_node)
+    return _problems_of(lambda: check_nf4(decoder, num_shards=num_shards))
+
+
+def _check_export(options: Options, decoder: TransformerDecoder) -> list[str]:
+    """Look for room for the merged model, which is written at the end of the run."""
+    if not isinstance(options, LoraOptions) or not options.export_merged:
+        return []
+    folder = Path(options.output_dir).expanduser() / "NAME" / "export" / "merged"
+    problems = check_merge(decoder, folder, dtype=PRECISION_STR_TO_DTYPE[options.dtype])
+    return [f"export_merged: {problem}" for problem in problems]
 
 
 def _check_context(dataset: dict[str, Any], decoder: TransformerDecoder) -> list[str]:
@@ -165,17 +201,29 @@ def _check_tokenizer(tokenizer: dict[str, Any]) -> tuple[Any, list[str]]:
     return None, problems
 
 
-def _check_optimizer(options: Options) -> list[str]:
-    """Build optimizer and schedule on one number."""
+def _check_optimizer(options: Options, nproc_per_node: int) -> list[str]:
+    """Build optimizer and schedule on four numbers."""
     if not isinstance(options, FinetuneOptions):
         return []
-    number = torch.nn.Parameter(torch.zeros(1))
-    optimizer, problems = _try_to_build("optimizer", options.optimizer, [number])
+    numbers = torch.nn.Parameter(torch.zeros(2, 2))
+    optimizer, problems = _try_to_build("optimizer", options.optimizer, [numbers])
     if optimizer is None:
         return problems
+    name = options.optimizer["_component_"]
+    if isinstance(optimizer, UNFIT_OPTIMIZERS):
+        problems.append(
+            f"optimizer: {name} needs a closure or sparse gradients, which the loop does not have: "
+            "choose another such as torch.optim.AdamW"
+        )
+    if _num_shards(options, nproc_per_node) > 1 and isinstance(optimizer, WHOLE_MATRIX_OPTIMIZERS):
+        problems.append(
+            f"optimizer: {name} looks at whole matrices and data_parallel=shard splits them: set "
+            "data_parallel=replicate, or choose another such as torch.optim.AdamW"
+        )
     # The real number of steps depends on the data, but max_steps is never exceeded.
     steps = {"num_training_steps": options.max_steps or 10**9}
-    return problems + _try_to_build("lr_scheduler", options.lr_scheduler, optimizer, **steps)[1]
+    problems += _try_to_build("lr_scheduler", options.lr_scheduler, optimizer, **steps)[1]
+    return problems
 
 
 def _check_lora(model: dict[str, Any]) -> list[str]:

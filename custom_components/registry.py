@@ -18,7 +18,13 @@ from custom_components.components import describe_nearest
 from custom_components.errors import UserError
 
 RECIPE_CONFIGS: dict[str, tuple[str, ...]] = {
-    "custom_lora": ("llama3_8b_grammar", "smollm2_135m_grammar"),
+    "custom_lora": (
+        "llama3_8b_grammar",
+        "llama3_8b_grammar_qlora",
+        "llama3_8b_grammar_qlora_24gb",
+        "smollm2_135m_grammar",
+        "smollm2_135m_grammar_qlora",
+    ),
     "custom_eval": ("smollm2_135m_grammar_eval",),
 }
 """Names of the configs that belong to each recipe; the first is the one to start with."""

@@ -22,8 +22,6 @@ from typing import Any
 
 import torch
 from omegaconf import DictConfig
-from torch import nn
-from torchtune.modules.peft import LoRALinear
 from torchtune.training.precision import PRECISION_STR_TO_DTYPE
 
 from custom_components.components import instantiate
@@ -32,6 +30,7 @@ from custom_components.errors import UserError
 from custom_components.inference.evaluate import EvalResult, evaluate_generation
 from custom_components.launch import run_recipe
 from custom_components.models.adapters import load_adapter
+from custom_components.models.lora_settings import apply_rslora, switch_adapters
 from custom_components.models.tokenizer_checks import check_token_ids
 from custom_components.models.weights import load_weights
 from custom_components.observability.console import get_logger
@@ -85,6 +84,8 @@ def build_model(options: EvalOptions, ids: list[int], *, device: torch.device) -
     """
     with torch.device("meta"):
         decoder = instantiate(options.model)
+    if options.use_rslora:
+        apply_rslora(decoder)
     check_token_ids(ids, decoder)
     dtype = PRECISION_STR_TO_DTYPE[options.dtype]
     load_weights(decoder, options.checkpoint_dir, device=device, dtype=dtype, seed=options.seed)
@@ -97,13 +98,6 @@ def build_model(options: EvalOptions, ids: list[int], *, device: torch.device) -
     if problems:
         raise UserError(*problems)
     return decoder
-
-
-def switch_adapters(decoder: nn.Module, *, on: bool) -> None:
-    """Let the model compute with its adapters or as the base model."""
-    for module in decoder.modules():
-        if isinstance(module, LoRALinear):
-            module.disabled = not on
 
 
 # ---- Evaluation --------------------------------------------------------------------------------

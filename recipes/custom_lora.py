@@ -5,9 +5,12 @@ Run it::
     tune run --nproc_per_node 4 custom_lora configs/llama3_8b_grammar.yaml
     tune run custom_lora smollm2_135m_grammar max_steps=20
 
-Every rank holds the frozen base model whole; only the adapter has gradients and they are summed
-once an optimizer step. Out come ``runs/<run_name>/``: metrics, config, summary, the W&B files,
-and ``export/adapter/`` in PEFT format.
+LoRA, QLoRA (``model.quantize_base=true``), DoRA (``model.use_dora=true``) and rsLoRA
+(``use_rslora=true``). With ``data_parallel=replicate`` every rank holds the frozen base model
+whole; only the adapter has gradients and they are summed once an optimizer step. With ``shard`` the
+ranks share the model. Out come ``runs/<run_name>/``: metrics, config, summary, the W&B files,
+``export/adapter/`` in PEFT format and, with ``export_merged=true``, ``export/merged/`` in Hugging
+Face format.
 """
 
 import custom_components.compat  # noqa: F401
@@ -15,7 +18,6 @@ import custom_components.compat  # noqa: F401
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 from omegaconf import DictConfig
@@ -30,10 +32,13 @@ from custom_components.launch import run_recipe
 from custom_components.models.adapters import (
     adapter_parameters,
     freeze_base,
-    load_adapter,
+    read_adapter,
     save_adapter,
 )
 from custom_components.models.causal_lm import CausalLM
+from custom_components.models.lora_settings import apply_rslora
+from custom_components.models.merge import merge_adapter
+from custom_components.models.nf4 import check_nf4
 from custom_components.models.sources import name_base_model
 from custom_components.models.step_flop import build_yardstick
 from custom_components.models.tokenizer_checks import check_token_ids
@@ -45,7 +50,7 @@ from custom_components.redaction import redact
 from custom_components.training.distributed import World, open_world
 from custom_components.training.loop import TrainingProgress, train
 from custom_components.training.parallel import parallelize
-from custom_components.training.trainables import ReplicatedTrainables
+from custom_components.training.trainables import build_trainables
 
 
 class LoraFinetuneRecipe:
@@ -72,21 +77,14 @@ class LoraFinetuneRecipe:
     def setup(self) -> None:
         """Build the data plan, the model with its weights, and the optimizer."""
         options, world = self.options, self.world
-        tokenizer = instantiate(options.tokenizer)
-        self.plan = self._setup_data(tokenizer)
-        self.decoder = self._setup_model(tokenizer)
+        self.tokenizer = instantiate(options.tokenizer)
+        self.plan = self._setup_data()
+        self.model = self._setup_model()
+        self.decoder = self.model.decoder
         adapter = adapter_parameters(self.decoder)
-        self.trainables = ReplicatedTrainables(adapter, world)
+        self.trainables = build_trainables(adapter, world)
         if options.adapter_path is not None:
-            masters = self.trainables.named_masters()
-            load_adapter(self.decoder, options.adapter_path, parameters=masters)
-            self.trainables.publish()
-        self.model = CausalLM(self.decoder, num_chunk_tokens=options.num_chunk_tokens)
-        parallelize(
-            self.model,
-            activation_checkpointing=options.activation_checkpointing,
-            compile_layers=options.compile,
-        )
+            self.trainables.load(read_adapter(self.decoder, options.adapter_path))
         self.optimizer = instantiate(options.optimizer, self.trainables.masters)
         self.lr_scheduler = instantiate(
             options.lr_scheduler, self.optimizer, num_training_steps=self.plan.num_steps
@@ -100,8 +98,8 @@ class LoraFinetuneRecipe:
             f"{num_trained:,}", f"{num_total:,}", world.size, world.device.type,
         )  # fmt: skip
 
-    def _setup_data(self, tokenizer: Any) -> DataPlan:
-        options = self.options
+    def _setup_data(self) -> DataPlan:
+        options, tokenizer = self.options, self.tokenizer
         dataset = instantiate(options.dataset, tokenizer)
         if not isinstance(dataset, SupervisedDataset):
             raise UserError(
@@ -127,17 +125,30 @@ class LoraFinetuneRecipe:
         instantiate(options.lr_scheduler, probe, num_training_steps=plan.num_steps)
         return plan
 
-    def _setup_model(self, tokenizer: Any) -> Any:
+    def _setup_model(self) -> CausalLM:
         options, device = self.options, self.world.device
         dtype = PRECISION_STR_TO_DTYPE[options.dtype]
         with torch.device("meta"):
             decoder = instantiate(options.model)
-        check_token_ids([tokenizer.pad_id, *self.plan.dataset.largest_ids()], decoder)
+        if options.use_rslora:
+            apply_rslora(decoder)
+        check_token_ids([self.tokenizer.pad_id, *self.plan.dataset.largest_ids()], decoder)
         check_lengths(self.plan.dataset, decoder.max_seq_len)
         freeze_base(decoder)
         self.yardstick = build_yardstick(decoder, device, dtype)
+        model = CausalLM(decoder, num_chunk_tokens=options.num_chunk_tokens)
+        if options.data_parallel == "shard":
+            check_nf4(decoder, num_shards=self.world.size)
+        parallelize(
+            model,
+            self.world,
+            data_parallel=options.data_parallel,
+            activation_checkpointing=options.activation_checkpointing,
+            compile_layers=options.compile,
+            dtype=dtype,
+        )
         load_weights(decoder, options.checkpoint_dir, device=device, dtype=dtype, seed=options.seed)
-        return decoder
+        return model
 
     # ---- Training ----------------------------------------------------------------------------
     def train(self) -> TrainingProgress:
@@ -158,7 +169,8 @@ class LoraFinetuneRecipe:
 
     # ---- Saving ------------------------------------------------------------------------------
     def save_checkpoint(self) -> None:
-        """Export the adapter in PEFT format; every rank has it, rank 0 writes it."""
+        """Export the adapter in PEFT format: all ranks gather it, rank 0 writes it."""
+        adapter = self.trainables.gather()
         if not self.world.is_main:
             return
         folder = self.run_dir / "export" / "adapter"
@@ -167,7 +179,7 @@ class LoraFinetuneRecipe:
             self.decoder,
             folder,
             base_model=name_base_model(self.options.checkpoint_dir),
-            parameters=self.trainables.named_masters(),
+            parameters=adapter,
         )
         num_bytes = sum(file.stat().st_size for file in folder.iterdir())
         self.records.log(
@@ -175,6 +187,23 @@ class LoraFinetuneRecipe:
             step=self.plan.num_steps,
         )
         self.log.info("adapter: %s", folder)
+        if self.options.export_merged:
+            self._export_merged(adapter)
+
+    def _export_merged(self, adapter: dict[str, torch.Tensor]) -> None:
+        """Stream base and adapter into a Hugging Face folder; the other ranks do not wait."""
+        folder = self.run_dir / "export" / "merged"
+        merge_adapter(
+            self.decoder,
+            adapter,
+            folder,
+            checkpoint_dir=self.options.checkpoint_dir,
+            device=self.world.device,
+            dtype=PRECISION_STR_TO_DTYPE[self.options.dtype],
+            seed=self.options.seed,
+            tokenizer=self.tokenizer,
+        )
+        self.log.info("merged model: %s", folder)
 
     # ---- The end -----------------------------------------------------------------------------
     def cleanup(self, progress: TrainingProgress) -> None:

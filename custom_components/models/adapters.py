@@ -1,67 +1,57 @@
-"""LoRA adapters: what trains, and reading and writing them in PEFT's format.
+"""Adapters: what trains, and reading and writing them in PEFT's format.
 
 ``save_adapter(decoder, folder, base_model=...)`` writes what ``peft``, ``transformers`` and vLLM
 load: ``adapter_model.safetensors``, a complete ``adapter_config.json`` and a model card.
-``load_adapter(decoder, folder)`` is its inverse, bit for bit. Rank, alpha, dropout and targets are
-read off the modules themselves, so the file says what was trained and not what a config said.
+(vLLM refuses DoRA; give it the merged model of ``merge.py``.) ``load_adapter(decoder, folder)`` is
+its inverse, bit for bit. The settings are read off the modules themselves, so the file says what
+was trained and not what a config said.
 
 Rotary layout: PEFT's adapters belong to Hugging Face's order of q and k rows (see ``weights.py``),
-so the rows of their B matrices are permuted on the way out and back on the way in.
+so the rows of their B matrices and magnitudes are permuted on the way out and back on the way in.
+(torchtune's ``tune_to_peft_adapter_weights`` leaves the magnitudes as they are.)
 """
 
 import custom_components.compat  # noqa: F401
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import nn
-from torchtune.models.convert_weights import tune_to_peft_adapter_weights
 from torchtune.modules import TransformerDecoder
-from torchtune.modules.peft import LoRALinear, get_adapter_params, set_trainable_params
+from torchtune.modules.peft import get_adapter_params, set_trainable_params
 
 from custom_components.errors import UserError
 from custom_components.files import write_atomically
+from custom_components.models.lora_settings import LoraSettings, name_method, read_lora_settings
+from custom_components.models.nf4 import has_nf4
 from custom_components.models.safetensors_folder import read_json
-from custom_components.models.tensor_names import compare_shapes
+from custom_components.models.tensor_names import checkpoint_name, compare_shapes
 from custom_components.observability.console import get_logger
 
 WEIGHTS_NAME = "adapter_model.safetensors"
 CONFIG_NAME = "adapter_config.json"
 _KEY = "adapter_path"
-_PEFT_TARGETS = {
-    "q_proj": "q_proj",
-    "k_proj": "k_proj",
-    "v_proj": "v_proj",
-    "output_proj": "o_proj",
-    "w1": "gate_proj",
-    "w2": "down_proj",
-    "w3": "up_proj",
-    "output": "lm_head",
+_PEFT_LEAVES = {
+    "lora_a.weight": "lora_A.weight",
+    "lora_b.weight": "lora_B.weight",
+    "magnitude": "lora_magnitude_vector",
 }
-"""PEFT's name of each torchtune module that LoRA can adapt."""
+"""PEFT's name of each parameter of an adapted module."""
 
-
-@dataclass(frozen=True)
-class LoraSettings:
-    """How a decoder is adapted.
-
-    Args:
-        rank: Of every adapter.
-        alpha: Adapters are scaled by ``alpha / rank``.
-        dropout: On each adapter's input.
-        targets: Adapted modules by PEFT's names, sorted.
-    """
-
-    rank: int
-    alpha: float
-    dropout: float
-    targets: tuple[str, ...]
+_UNSUPPORTED = (
+    "rank_pattern",
+    "alpha_pattern",
+    "modules_to_save",
+    "layer_replication",
+    "alora_invocation_tokens",
+    "use_qalora",
+)
+"""What changes the model in ways that the tensors' names do not show."""
 
 
 def adapter_parameters(decoder: nn.Module) -> dict[str, nn.Parameter]:
@@ -82,34 +72,6 @@ def freeze_base(decoder: nn.Module) -> None:
     set_trainable_params(decoder, parameters)
 
 
-def read_lora_settings(decoder: TransformerDecoder) -> LoraSettings:
-    """Read rank, alpha, dropout and targets off the modules.
-
-    Raises:
-        ValueError: If there are no adapters, or the modules or layers differ: PEFT's config holds
-            one number for all.
-    """
-    modules = {n: m for n, m in decoder.named_modules() if isinstance(m, LoRALinear)}
-    numbers = {
-        (m.rank, float(m.alpha), float(getattr(m.dropout, "p", 0.0))): name
-        for name, m in modules.items()
-    }
-    if len(numbers) != 1:
-        raise ValueError(
-            "LoRA modules must agree in (rank, alpha, dropout); found, with one module of each: "
-            f"{numbers}"
-        )
-    targets: dict[str, set[str]] = {}
-    for name in modules:
-        place, _, leaf = name.rpartition(".")
-        targets.setdefault(leaf, set()).add(place)
-    everywhere = len(decoder.layers)
-    if any(len(places) != everywhere for leaf, places in targets.items() if leaf != "output"):
-        raise ValueError(f"LoRA must adapt the same modules in every layer; found {targets}")
-    ((rank, alpha, dropout),) = numbers
-    return LoraSettings(rank, alpha, dropout, tuple(sorted(_PEFT_TARGETS[t] for t in targets)))
-
-
 # ---------------------------------------------------------------------------------------------
 # Saving
 # ---------------------------------------------------------------------------------------------
@@ -127,40 +89,27 @@ def save_adapter(
     Each file appears whole or not at all; a file of that name is replaced.
 
     Args:
-        decoder: The trained model, its adapters whole on this rank.
+        decoder: The trained model.
         folder: Created if needed.
         base_model: What the adapter belongs to: a hub name or a folder, as ``peft`` shows it.
-        parameters: What to write in place of the decoder's own adapters: their fp32 masters.
+        parameters: Whole tensors to write in place of the decoder's own adapters, such as their
+            fp32 masters; needed where the decoder's own are shards.
 
     Raises:
-        ValueError: If the modules differ in rank, alpha or dropout.
+        ValueError: If the modules differ in their settings.
     """
     settings = read_lora_settings(decoder)
-    tensors: dict[str, torch.Tensor] = {}
-    for name, parameter in (parameters or adapter_parameters(decoder)).items():
-        key, tensor = _to_peft(decoder, name, parameter.detach().cpu())
-        tensors[key] = tensor.contiguous()
+    tensors = {
+        _peft_key(name): _reorder_rows(decoder, name, values.detach().cpu(), to="peft").contiguous()
+        for name, values in (parameters or adapter_parameters(decoder)).items()
+    }
+    card = _render_card(settings, base_model, quantized=has_nf4(decoder))
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / WEIGHTS_NAME, save(tensors, metadata={"format": "pt"}))
     config = json.dumps(_build_config(settings, base_model), indent=2) + "\n"
     write_atomically(folder / CONFIG_NAME, config)
-    write_atomically(folder / "README.md", _render_card(settings, base_model))
-
-
-def _to_peft(
-    decoder: TransformerDecoder, name: str, tensor: torch.Tensor
-) -> tuple[str, torch.Tensor]:
-    """Return PEFT's key and values of one adapter parameter."""
-    converted = tune_to_peft_adapter_weights(
-        {name: tensor},
-        num_heads=decoder.num_heads,
-        num_kv_heads=decoder.layers[0].attn.num_kv_heads,
-        dim=decoder.tok_embeddings.embedding_dim,
-        head_dim=decoder.head_dim,
-    )
-    ((key, values),) = converted.items()
-    return key, values
+    write_atomically(folder / "README.md", card)
 
 
 def _build_config(settings: LoraSettings, base_model: str) -> dict[str, Any]:
@@ -177,22 +126,23 @@ def _build_config(settings: LoraSettings, base_model: str) -> dict[str, Any]:
         "r": settings.rank,
         "target_modules": list(settings.targets),
         "task_type": "CAUSAL_LM",
-        "use_dora": False,
-        "use_rslora": False,
+        "use_dora": settings.use_dora,
+        "use_rslora": settings.use_rslora,
     }
 
 
-def _render_card(settings: LoraSettings, base_model: str) -> str:
+def _render_card(settings: LoraSettings, base_model: str, *, quantized: bool) -> str:
+    method = name_method(settings, quantized=quantized)
     return f"""---
 base_model: {json.dumps(base_model)}
 library_name: peft
-tags: [lora]
+tags: {json.dumps(method.lower().split(" + "))}
 ---
-# LoRA adapter for {base_model}
+# {method} adapter for {base_model}
 
 Rank {settings.rank}, alpha {settings.alpha:g}, dropout {settings.dropout:g}, on
 {", ".join(settings.targets)}. Trained with tunepack.
-
+{_QUANTIZED_NOTE if quantized else ""}
 ```python
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
@@ -203,32 +153,49 @@ model = PeftModel.from_pretrained(model, "path/of/this/folder")
 """
 
 
+_QUANTIZED_NOTE = """
+It was trained on the base model in NF4 and belongs to the weights that NF4 gives back, not to the
+published ones: on the plain base model, as below, it works only approximately. The exact model is
+the merged one, `export/merged` of its run: trained with `export_merged=true` it is there already,
+`make export ADAPTER=runs/NAME/export/adapter` makes it later.
+"""
+
+
 # ---------------------------------------------------------------------------------------------
 # Loading
 # ---------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
-def load_adapter(
-    decoder: TransformerDecoder,
-    folder: Path | str,
-    *,
-    parameters: Mapping[str, torch.Tensor] | None = None,
-) -> None:
-    """Copy a PEFT adapter into the decoder's adapters.
-
-    The adapter must fit the model exactly. Only its dropout may differ, because it takes no part in
-    what the adapter computes: the model's own value stays, and a warning says so.
+def load_adapter(decoder: TransformerDecoder, folder: Path | str) -> None:
+    """Copy a PEFT adapter into the decoder's adapters, which are whole on this rank.
 
     Args:
         decoder: The model, its adapters materialised.
-        folder: Holds ``adapter_config.json`` and ``adapter_model.safetensors``.
-        parameters: What to copy into in place of the decoder's own adapters: their fp32 masters.
+        folder: See ``read_adapter``.
 
     Raises:
-        UserError: Listing everything that does not fit. The decoder is then unchanged.
+        UserError: See ``read_adapter``. The decoder is then unchanged.
     """
-    values, dropout = _read_fitting(decoder, Path(folder).expanduser())
+    values = read_adapter(decoder, folder)
+    for name, parameter in adapter_parameters(decoder).items():
+        parameter.copy_(values[name])
+
+
+def read_adapter(decoder: TransformerDecoder, folder: Path | str) -> dict[str, torch.Tensor]:
+    """Return a PEFT adapter's whole tensors by the decoder's names, in torchtune's layout.
+
+    The adapter must fit the model exactly. Only its dropout may differ, because it takes no part in
+    what the adapter computes: the model's own value stays, and a line says so.
+
+    Args:
+        decoder: The model; it may be on the meta device or sharded.
+        folder: Holds ``adapter_config.json`` and ``adapter_model.safetensors``.
+
+    Raises:
+        UserError: Listing everything that does not fit.
+    """
+    tensors, dropout = _read_fitting(decoder, Path(folder).expanduser())
     trained_with = read_lora_settings(decoder).dropout
     if dropout != trained_with:
         get_logger().info(
@@ -237,8 +204,10 @@ def load_adapter(
             dropout,
             trained_with,
         )
-    for name, parameter in (parameters or adapter_parameters(decoder)).items():
-        parameter.copy_(_from_peft(decoder, name, values[name]))
+    return {
+        name: _reorder_rows(decoder, name, values, to="torchtune")
+        for name, values in tensors.items()
+    }
 
 
 def check_adapter(decoder: TransformerDecoder, folder: Path | str) -> list[str]:
@@ -246,7 +215,7 @@ def check_adapter(decoder: TransformerDecoder, folder: Path | str) -> list[str]:
 
     Args:
         decoder: The model, which may be on the meta device.
-        folder: See ``load_adapter``.
+        folder: See ``read_adapter``.
     """
     try:
         _read_fitting(decoder, Path(folder).expanduser())
@@ -262,13 +231,9 @@ def _read_fitting(
     parameters = adapter_parameters(decoder)
     if not parameters:
         raise UserError(f"{_KEY}: the model has no LoRA layers: choose a lora_* builder")
-    config, tensors = _read_adapter(folder)
-    names = {
-        _to_peft(decoder, name, parameter.detach().to("meta"))[0]: name
-        for name, parameter in parameters.items()
-    }
-    settings = read_lora_settings(decoder)
-    problems = _compare_config(config, settings)
+    config, tensors = _read_files(folder)
+    names = {_peft_key(name): name for name in parameters}
+    problems = _compare_config(config, read_lora_settings(decoder))
     if not names.keys() & tensors.keys():
         problems.append("none of its tensors belongs to an adapter of this model")
     problems += [
@@ -285,7 +250,7 @@ def _read_fitting(
     return {name: tensors[key] for key, name in names.items()}, config.get("lora_dropout") or 0.0
 
 
-def _read_adapter(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def _read_files(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     missing = [name for name in (CONFIG_NAME, WEIGHTS_NAME) if not (folder / name).is_file()]
     if missing:
         raise UserError(
@@ -304,29 +269,63 @@ def _compare_config(config: dict[str, Any], settings: LoraSettings) -> list[str]
     problems = []
     if config.get("peft_type") != "LORA":
         problems.append(f"peft_type is {config.get('peft_type')!r} and only LORA can be loaded")
-    for key, argument, here in (
-        ("r", "model.lora_rank", settings.rank),
-        ("lora_alpha", "model.lora_alpha", settings.alpha),
+    for key, argument, there, here in (
+        ("r", "model.lora_rank", config.get("r"), settings.rank),
+        ("lora_alpha", "model.lora_alpha", config.get("lora_alpha"), settings.alpha),
+        ("use_dora", "model.use_dora", bool(config.get("use_dora")), settings.use_dora),
+        ("use_rslora", "use_rslora", bool(config.get("use_rslora")), settings.use_rslora),
     ):
-        if config.get(key) != here:
+        if there != here:
             problems.append(
-                f"{key} is {config.get(key)} and {argument} is {here:g}: set {argument} to the "
-                "adapter's value"
+                f"{key} is {_as_yaml(there)} and the config's {argument} is {_as_yaml(here)}: "
+                f"set {argument} to the adapter's value"
             )
-    unsupported = ("use_dora", "use_rslora", "rank_pattern", "alpha_pattern", "modules_to_save")
-    problems += [f"{key} is set, which is not supported" for key in unsupported if config.get(key)]
+    problems += [f"{key} is set, which is not supported" for key in _UNSUPPORTED if config.get(key)]
     if config.get("bias", "none") != "none":
         problems.append(f"bias is {config['bias']!r} and only 'none' can be loaded")
     return problems
 
 
-def _from_peft(decoder: TransformerDecoder, name: str, values: torch.Tensor) -> torch.Tensor:
-    """Undo ``_to_peft`` for one tensor: halves of a head back to neighbouring pairs."""
-    if name.endswith("q_proj.lora_b.weight"):
-        num_heads = decoder.num_heads
-    elif name.endswith("k_proj.lora_b.weight"):
-        num_heads = decoder.layers[0].attn.num_kv_heads
-    else:
+def _as_yaml(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
+
+
+# ---------------------------------------------------------------------------------------------
+# PEFT's names and layout
+# ---------------------------------------------------------------------------------------------
+
+
+def _peft_key(name: str) -> str:
+    """Return PEFT's name of an adapter parameter."""
+    module, leaf = _split_name(name)
+    weight = checkpoint_name(f"{module}.weight", "hf")
+    return f"base_model.model.{weight.removesuffix('weight')}{_PEFT_LEAVES[leaf]}"
+
+
+def _split_name(name: str) -> tuple[str, str]:
+    """Split an adapter parameter's name into its adapted module's and the rest."""
+    leaf = next(leaf for leaf in _PEFT_LEAVES if name.endswith(f".{leaf}"))
+    return name.removesuffix(f".{leaf}"), leaf
+
+
+def _reorder_rows(
+    decoder: TransformerDecoder,
+    name: str,
+    values: torch.Tensor,
+    *,
+    to: Literal["peft", "torchtune"],
+) -> torch.Tensor:
+    """Return an adapter parameter with its rows in the other library's order.
+
+    The rows of a q or k head are rotated in pairs: torchtune's pairs are neighbours, PEFT's lie
+    half a head apart.
+    """
+    module, leaf = _split_name(name)
+    projection = module.rpartition(".")[2]
+    if projection not in ("q_proj", "k_proj") or leaf == "lora_a.weight":
         return values
-    halves = values.view(num_heads, 2, decoder.head_dim // 2, -1)
-    return halves.transpose(1, 2).reshape(values.shape)
+    attention = decoder.layers[0].attn
+    num_heads = attention.num_heads if projection == "q_proj" else attention.num_kv_heads
+    num_pairs = decoder.head_dim // 2
+    pairs = (num_pairs, 2) if to == "peft" else (2, num_pairs)
+    return values.reshape(num_heads, *pairs, -1).transpose(1, 2).reshape(values.shape)

@@ -19,8 +19,6 @@ def check_lora_arguments(
     lora_rank: int = 8,
     lora_alpha: float = 16.0,
     lora_dropout: float = 0.0,
-    quantize_base: bool = False,
-    use_dora: bool = False,
 ) -> None:
     """Check the arguments that the LoRA builders share.
 
@@ -29,8 +27,6 @@ def check_lora_arguments(
         lora_rank: At least 1.
         lora_alpha: More than 0.
         lora_dropout: From 0 up to, and without, 1.
-        quantize_base: Must be False: QLoRA is not supported yet.
-        use_dora: Must be False: DoRA is not supported yet.
 
     Raises:
         UserError: Listing everything that is wrong.
@@ -49,9 +45,5 @@ def check_lora_arguments(
         problems.append(f"model.lora_alpha: {lora_alpha:g} trains nothing: give more than 0")
     if not 0 <= lora_dropout < 1:
         problems.append(f"model.lora_dropout: {lora_dropout:g} is not from 0 up to 1")
-    if quantize_base:
-        problems.append("model.quantize_base: QLoRA is not supported yet: set it to false")
-    if use_dora:
-        problems.append("model.use_dora: DoRA is not supported yet: set it to false")
     if problems:
         raise UserError(*problems)

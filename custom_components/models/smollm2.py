@@ -14,6 +14,7 @@ from torchtune.modules.peft import LORA_ATTN_MODULES
 
 from custom_components.errors import UserError
 from custom_components.models.lora_arguments import check_lora_arguments
+from custom_components.models.nf4 import quantize_layers
 
 _SIZES: dict[str, Any] = {
     "vocab_size": 49_152,
@@ -27,6 +28,9 @@ _SIZES: dict[str, Any] = {
     "norm_eps": 1e-5,
     "rope_base": 100_000,
 }
+
+_SCALER_BLOCK_SIZE = 64
+"""576 * 576 numbers are 81 * 64 blocks of 64: groups of 64 scalers fit, the usual 256 do not."""
 
 
 def smollm2_135m() -> TransformerDecoder:
@@ -53,8 +57,9 @@ def lora_smollm2_135m(
         lora_rank: Rank of each adapter.
         lora_alpha: Adapters are scaled by ``lora_alpha / lora_rank``.
         lora_dropout: Dropout on each adapter's input.
-        quantize_base: Must be False for now.
-        use_dora: Must be False for now.
+        quantize_base: QLoRA: store the layers' matrices in NF4. torchtune's own builder would
+            refuse these sizes: here 64 scalers are quantised together, not 256.
+        use_dora: DoRA: train a magnitude for each output too.
 
     Raises:
         UserError: If an argument cannot be honoured.
@@ -69,8 +74,6 @@ def lora_smollm2_135m(
         lora_rank=lora_rank,
         lora_alpha=lora_alpha,
         lora_dropout=lora_dropout,
-        quantize_base=quantize_base,
-        use_dora=use_dora,
     )
     decoder = lora_llama3(
         lora_attn_modules=lora_attn_modules,
@@ -78,8 +81,11 @@ def lora_smollm2_135m(
         lora_rank=lora_rank,
         lora_alpha=lora_alpha,
         lora_dropout=lora_dropout,
+        use_dora=use_dora,
         **_SIZES,
     )
+    if quantize_base:
+        quantize_layers(decoder, scaler_block_size=_SCALER_BLOCK_SIZE)
     return _tie_output(decoder)
 
 

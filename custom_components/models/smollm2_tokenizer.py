@@ -19,6 +19,7 @@ where a run of white space, or a numeral beyond ASCII, touches a number.
 import custom_components.compat  # noqa: F401
 
 import functools
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,6 +36,16 @@ DEFAULT_SYSTEM_MESSAGE = (
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face"  # its chat template's
 )
 _START, _END, _END_OF_TEXT = "<|im_start|>", "<|im_end|>", "<|endoftext|>"
+_CHAT_TEMPLATE = (
+    "{% if messages and messages[0]['role'] != 'system' %}"
+    f"{_START}system\n{DEFAULT_SYSTEM_MESSAGE}{_END}\n"
+    "{% endif %}"
+    "{% for message in messages %}"
+    f"{_START}{{{{ message['role'] + '\\n' + message['content'] }}}}{_END}{{{{ '\\n' }}}}"
+    "{% endfor %}"
+    f"{{% if add_generation_prompt %}}{_START}assistant\n{{% endif %}}"
+)
+"""What ``tokenize_messages`` does, for ``transformers``."""
 _CONTROL = 3  # GGUF's token type for special tokens
 
 
@@ -119,6 +130,29 @@ class SmolLM2Tokenizer:
             num_end = 1 + len(newline)
             return tokens[:-num_end], mask[:-num_end]
         return tokens, mask
+
+    def save_pretrained(self, folder: Path | str) -> None:
+        """Write the files from which ``transformers`` loads this tokenizer and chat template.
+
+        There, text that spells a special token becomes that token.
+
+        Args:
+            folder: Exists.
+        """
+        folder = Path(folder)
+        self._backend.save(str(folder / "tokenizer.json"))
+        special = {"bos_token": _START, "eos_token": _END, "pad_token": _END}
+        config = {
+            **special,
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "clean_up_tokenization_spaces": False,
+            "chat_template": _CHAT_TEMPLATE,
+        }
+        for name, contents in (
+            ("special_tokens_map.json", special),
+            ("tokenizer_config.json", config),
+        ):
+            (folder / name).write_text(json.dumps(contents, indent=2) + "\n", encoding="utf-8")
 
     def _encode_turn(self, role: str, text: str) -> tuple[list[int], list[int]]:
         """Return the ids of the header (start token, role, newline) and of the text."""

@@ -15,6 +15,7 @@ from torchtune.modules import TransformerDecoder
 from torchtune.modules.peft import LORA_ATTN_MODULES
 
 from custom_components.models.lora_arguments import check_lora_arguments
+from custom_components.models.nf4 import quantize_layers
 
 _SIZES: dict[str, Any] = {
     "vocab_size": 512,
@@ -28,6 +29,9 @@ _SIZES: dict[str, Any] = {
     "norm_eps": 1e-5,
     "rope_base": 500_000,
 }
+
+_SCALER_BLOCK_SIZE = 8
+"""Lets NF4 matrices of these sizes be split over up to four ranks."""
 
 
 def tiny_llama3_8b() -> TransformerDecoder:
@@ -54,8 +58,9 @@ def tiny_lora_llama3_8b(
         lora_rank: Rank of each adapter.
         lora_alpha: Adapters are scaled by ``lora_alpha / lora_rank``.
         lora_dropout: Dropout on each adapter's input.
-        quantize_base: Must be False for now.
-        use_dora: Must be False for now.
+        quantize_base: QLoRA: store the layers' matrices in NF4. torchtune's own builder would
+            refuse these sizes: here 8 scalers are quantised together, not 256.
+        use_dora: DoRA: train a magnitude for each output too.
 
     Raises:
         UserError: If an argument cannot be honoured.
@@ -65,15 +70,17 @@ def tiny_lora_llama3_8b(
         lora_rank=lora_rank,
         lora_alpha=lora_alpha,
         lora_dropout=lora_dropout,
-        quantize_base=quantize_base,
-        use_dora=use_dora,
     )
-    return lora_llama3(
+    decoder = lora_llama3(
         lora_attn_modules=lora_attn_modules,
         apply_lora_to_mlp=apply_lora_to_mlp,
         apply_lora_to_output=apply_lora_to_output,
         lora_rank=lora_rank,
         lora_alpha=lora_alpha,
         lora_dropout=lora_dropout,
+        use_dora=use_dora,
         **_SIZES,
     )
+    if quantize_base:
+        quantize_layers(decoder, scaler_block_size=_SCALER_BLOCK_SIZE)
+    return decoder

@@ -39,6 +39,8 @@ from custom_components.models.model_facts import (
     facts_of_config,
     facts_of_gguf,
 )
+from custom_components.models.nf4 import local_part
+from custom_components.models.placement import place
 from custom_components.models.safetensors_folder import SafetensorsFolder, read_folder, read_rows
 from custom_components.models.safetensors_folder import read_tensor as read_folder_tensor
 from custom_components.models.sources import RANDOM, find_source
@@ -104,9 +106,8 @@ def check_weights(decoder: TransformerDecoder, checkpoint_dir: str) -> list[str]
         checkpoint_dir: See ``load_weights``. Only headers are read.
     """
     try:
-        _refuse_other_adapters(decoder)
         if checkpoint_dir != RANDOM:
-            _open_checkpoint(decoder, _base_parameters(decoder), checkpoint_dir)
+            _open_checkpoint(decoder, base_parameters(decoder), checkpoint_dir)
     except UserError as error:
         return list(error.problems)
     return []
@@ -123,16 +124,18 @@ def load_weights(
 ) -> None:
     """Give every parameter and buffer of ``decoder`` its memory and its values.
 
-    ``requires_grad`` flags stay as they are.
+    ``requires_grad`` flags stay as they are. A parameter is stored as the decoder says: in NF4 if
+    it was built so, and only this rank's rows if it was sharded (see ``parallel.py``).
 
     Args:
-        decoder: Built on the meta device.
+        decoder: Built on the meta device, perhaps sharded there.
         checkpoint_dir: A Hugging Face folder (safetensors), a ``.gguf`` file, ``package:NAME`` or
             ``random``: normal weights of standard deviation 0.02, norms at one, equal on every
             rank and device because they are drawn on the CPU in fp32, which takes about 10
             seconds a billion parameters.
         device: Where to put everything.
-        dtype: Of all parameters. Rotary caches stay fp32.
+        dtype: Of all parameters, except that sharded adapters are fp32: they are their own
+            masters. Rotary caches stay fp32.
         seed: Of adapters and random weights.
 
     Raises:
@@ -140,24 +143,41 @@ def load_weights(
             of the model's config that the decoder contradicts, before anything is allocated. A
             decoder with tied embeddings accepts an output matrix only if it equals them.
     """
-    _refuse_other_adapters(decoder)
-    adapters = get_adapter_params(decoder)
-    base = _base_parameters(decoder)
-    read: Callable[[str], torch.Tensor]
-    if checkpoint_dir == RANDOM:
-        read = lambda name: _draw_base(name, base[name], seed)  # noqa: E731
-    else:
-        read = _open_checkpoint(decoder, base, checkpoint_dir)
-    for name in base:
-        _place(decoder, name, read(name), device=device, dtype=dtype)
-    for name, parameter in adapters.items():
-        _place(decoder, name, _draw_adapter(name, parameter, seed), device=device, dtype=dtype)
+    read = open_base(decoder, checkpoint_dir, seed=seed)
+    for name in base_parameters(decoder):
+        place(decoder, name, read(name), device=device, dtype=dtype)
+    for name, parameter in get_adapter_params(decoder).items():
+        values = _start_adapter(decoder, name, parameter, seed)
+        place(decoder, name, values, device=device, dtype=dtype)
     _build_rotary_caches(decoder, device)
     left = [n for n, t in (*decoder.named_parameters(), *decoder.named_buffers()) if t.is_meta]
     assert not left, f"still on the meta device: {left}"
 
 
-def _base_parameters(decoder: TransformerDecoder) -> dict[str, nn.Parameter]:
+def open_base(
+    decoder: TransformerDecoder, checkpoint_dir: str, *, seed: int
+) -> Callable[[str], torch.Tensor]:
+    """Check a checkpoint against the decoder; return the reader of one whole base parameter.
+
+    What it returns is in torchtune's layout and the checkpoint's dtype, on the CPU, and may share
+    the file's pages: take what is needed of it and let it go.
+
+    Args:
+        decoder: May be on the meta device.
+        checkpoint_dir: See ``load_weights``.
+        seed: Of random weights.
+
+    Raises:
+        UserError: See ``load_weights``.
+    """
+    base = base_parameters(decoder)
+    if checkpoint_dir == RANDOM:
+        return lambda name: _draw_base(name, base[name], seed)
+    return _open_checkpoint(decoder, base, checkpoint_dir)
+
+
+def base_parameters(decoder: TransformerDecoder) -> dict[str, nn.Parameter]:
+    """Return what is not an adapter, by name, in the decoder's order."""
     adapters = get_adapter_params(decoder)
     return {name: p for name, p in decoder.named_parameters() if name not in adapters}
 
@@ -271,16 +291,6 @@ def _head_equals_embeddings(folder: SafetensorsFolder) -> bool:
 # ---------------------------------------------------------------------------------------------
 
 
-def _refuse_other_adapters(decoder: TransformerDecoder) -> None:
-    problems = []
-    if any(hasattr(module, "magnitude") for module in decoder.modules()):
-        problems.append("model.use_dora: DoRA is not supported yet: set it to false")
-    if any(type(p.data).__name__ == "NF4Tensor" for p in decoder.parameters()):
-        problems.append("model.quantize_base: QLoRA is not supported yet: set it to false")
-    if problems:
-        raise UserError(*problems)
-
-
 def _compare_tensors(base: dict[str, nn.Parameter], checkpoint: _Checkpoint) -> list[str]:
     expected = {checkpoint_name(n, checkpoint.form): tuple(p.shape) for n, p in base.items()}
     found = {n: s for n, s in checkpoint.shapes.items() if n not in checkpoint.ignored}
@@ -314,29 +324,23 @@ def _draw_base(name: str, parameter: nn.Parameter, seed: int) -> torch.Tensor:
     return values.normal_(std=_NORMAL_STD, generator=_generator(name, seed))
 
 
-def _draw_adapter(name: str, parameter: nn.Parameter, seed: int) -> torch.Tensor:
-    """Draw the A matrix as ``LoRALinear.initialize_parameters`` does; B starts at zero."""
+def _start_adapter(
+    decoder: TransformerDecoder, name: str, parameter: nn.Parameter, seed: int
+) -> torch.Tensor:
+    """Return what an adapter parameter begins as, so that the model begins as its base.
+
+    A is drawn as ``LoRALinear.initialize_parameters`` does; B is zero; DoRA's magnitudes are the
+    norms of the rows of the base weight as it is stored, of this rank's rows if it is sharded.
+    """
+    if name.endswith(".magnitude"):
+        module = decoder.get_submodule(name.removesuffix(".magnitude"))
+        weight = local_part(module.get_parameter("weight").detach())
+        norms: torch.Tensor = torch.linalg.norm(weight.to(weight.dtype), dim=1)  # NF4 made plain
+        return norms
     if name.endswith("lora_b.weight"):
         return torch.zeros(parameter.shape)
     values = torch.empty(parameter.shape)
     return nn.init.kaiming_uniform_(values, a=math.sqrt(5), generator=_generator(name, seed))
-
-
-def _place(
-    decoder: TransformerDecoder,
-    name: str,
-    values: torch.Tensor,
-    *,
-    device: torch.device,
-    dtype: torch.dtype,
-) -> None:
-    """Make ``name`` a parameter with memory of its own, holding ``values``."""
-    path, _, leaf = name.rpartition(".")
-    module = decoder.get_submodule(path)
-    old = module.get_parameter(leaf)
-    new = torch.empty(old.shape, dtype=dtype, device=device)
-    new.copy_(values)
-    setattr(module, leaf, nn.Parameter(new, requires_grad=old.requires_grad))
 
 
 def _build_rotary_caches(decoder: TransformerDecoder, device: torch.device) -> None:

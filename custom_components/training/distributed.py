@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from custom_components.hardware.threads import num_threads_per_rank
 
@@ -37,6 +38,10 @@ class World:
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
+
+    def mesh(self) -> DeviceMesh:
+        """Return all ranks as one dimension of a device mesh."""
+        return init_device_mesh(self.device.type, (self.size,))
 
     def gather(self, value: T) -> list[T]:
         """Return every rank's picklable ``value`` in rank order. Slow: not for the hot path."""

@@ -20,7 +20,7 @@ from custom_components.observability.console import Progress
 from custom_components.observability.records import Records
 from custom_components.training.distributed import World
 from custom_components.training.step import StepResult, train_step
-from custom_components.training.trainables import ReplicatedTrainables
+from custom_components.training.trainables import Trainables
 
 
 @dataclass
@@ -94,7 +94,7 @@ def _collect_metrics(
 
 def train(
     model: CausalLM,
-    trainables: ReplicatedTrainables,
+    trainables: Trainables,
     optimizer: Optimizer,
     lr_scheduler: LRScheduler,
     plan: DataPlan,

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from custom_components.datasets.collate import Batch
 from custom_components.models.causal_lm import CausalLM
 from custom_components.training.distributed import World
-from custom_components.training.trainables import ReplicatedTrainables
+from custom_components.training.trainables import Trainables
 
 
 class NonFiniteError(RuntimeError):
@@ -80,7 +80,7 @@ def _raise_non_finite(
 
 def train_step(
     model: CausalLM,
-    trainables: ReplicatedTrainables,
+    trainables: Trainables,
     optimizer: Optimizer,
     batches: Sequence[Batch],
     *,

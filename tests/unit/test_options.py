@@ -51,7 +51,7 @@ def test_what_has_no_default_must_be_given(key):
         {"clip_grad_norm": float("inf")},
         {"device": "gpu"},
         {"dtype": "fp16"},
-        {"data_parallel": "shard"},
+        {"data_parallel": "ddp"},
         {"shuffle": 1},
         {"lora_rank": 8},
         {"wandb": {"mode": "on"}},

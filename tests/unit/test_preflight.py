@@ -65,6 +65,58 @@ def test_more_processes_than_gpus_are_refused_with_the_number(tmp_path, monkeypa
     assert "4 processes" in problem and "--nproc_per_node 2" in problem
 
 
+def test_nf4_matrices_that_cannot_be_shared_are_refused_with_the_numbers(tmp_path):
+    """torchao cuts matrices into 64 times 64 numbers for SmolLM2: 576 * 576 is 81 of them."""
+    model = {
+        "_component_": "custom_components.models.smollm2.lora_smollm2_135m",
+        "lora_attn_modules": ["q_proj"],
+        "quantize_base": True,
+    }
+    sharded = options(tmp_path, model=model, data_parallel="shard")
+    assert check_run(sharded, nproc_per_node=1) == []  # one process does not shard
+    problems = check_run(sharded, nproc_per_node=2)
+    assert len(problems) == 2  # by shape, not by tensor; 1536 * 576 can be split
+    assert problems[0] == (
+        "data_parallel: shard cannot split NF4 matrices of shape [576, 576] over 2 ranks "
+        "(layers.[0-29].attn.q_proj.weight, layers.[0-29].attn.output_proj.weight): 576 * 576 = "
+        "331,776 must be divisible by 8,192, and 576 by 2: set data_parallel=replicate"
+    )
+    assert "[192, 576]" in problems[1]
+    assert check_run(options(tmp_path, model=model), nproc_per_node=2) == []
+
+
+@pytest.mark.parametrize("nproc_per_node", [2, 4, 8])
+def test_nf4_matrices_of_llama3_8b_can_be_shared(tmp_path, nproc_per_node):
+    model = {
+        "_component_": "torchtune.models.llama3.lora_llama3_8b",
+        "lora_attn_modules": ["q_proj"],
+        "quantize_base": True,
+    }
+    sharded = options(tmp_path, model=model, data_parallel="shard")
+    assert check_run(sharded, nproc_per_node=nproc_per_node) == []
+
+
+def test_an_optimizer_of_whole_matrices_cannot_work_on_shards(tmp_path):
+    changes = {"optimizer": {"_component_": "torch.optim.Adafactor"}}
+    assert check_run(options(tmp_path, **changes), nproc_per_node=2) == []
+    sharded = options(tmp_path, data_parallel="shard", **changes)
+    assert check_run(sharded, nproc_per_node=1) == []
+    (problem,) = check_run(sharded, nproc_per_node=2)
+    assert problem.startswith("optimizer: torch.optim.Adafactor looks at whole matrices")
+
+
+def test_a_disk_without_room_for_the_merged_model_is_found_before_the_run(tmp_path, monkeypatch):
+    usage = collections.namedtuple("usage", "total used free")
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda path: usage(0, 0, 10**10))
+    model = {
+        "_component_": "torchtune.models.llama3.lora_llama3_8b",
+        "lora_attn_modules": ["q_proj"],
+    }
+    assert check(tmp_path, model=model) == []
+    (problem,) = check(tmp_path, model=model, export_merged=True)  # 8,030,261,248 bf16 numbers
+    assert problem.startswith("export_merged: ") and "takes 16.1 GB" in problem
+
+
 def test_a_missing_checkpoint_names_the_download_command(tmp_path):
     (problem,) = check(tmp_path, checkpoint_dir=str(tmp_path / "Llama"))
     assert problem.startswith("checkpoint_dir") and "tune download" in problem
@@ -109,16 +161,7 @@ def test_a_tokenizer_from_a_package_that_is_not_installed_is_named(tmp_path):
             },
             "model.lora_rank: 0 trains nothing",
         ),
-        (
-            {
-                "model": {
-                    "_component_": "custom_components.models.tiny.tiny_lora_llama3_8b",
-                    "lora_attn_modules": ["q_proj"],
-                    "quantize_base": True,
-                }
-            },
-            "quantize_base",
-        ),
+        ({"optimizer": {"_component_": "torch.optim.LBFGS"}}, "needs a closure"),
         ({"optimizer": {**OPTIMIZER, "lr": -1.0}}, "optimizer: torch.optim.AdamW refuses its arg"),
         (
             {

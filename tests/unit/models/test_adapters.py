@@ -1,46 +1,27 @@
 import custom_components.compat  # noqa: F401
 
+import copy
 import json
 import warnings
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from custom_components.errors import UserError
 from custom_components.models.adapters import (
     adapter_parameters,
+    check_adapter,
     freeze_base,
     load_adapter,
+    read_adapter,
     save_adapter,
 )
 from custom_components.models.smollm2 import lora_smollm2_135m
-from custom_components.models.tiny import tiny_llama3_8b, tiny_lora_llama3_8b
-from custom_components.models.weights import load_weights
+from custom_components.models.tiny import tiny_llama3_8b
+from tests.unit.models.lora_decoders import ALL, METHODS, TARGETS, build, build_on_meta, train
 
-ATTENTION = ["q_proj", "k_proj", "v_proj", "output_proj"]
-ALL = {"lora_attn_modules": ATTENTION, "apply_lora_to_mlp": True, "lora_rank": 4, "lora_alpha": 10}
-TARGETS = ["down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"]
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-
-
-def build(builder=tiny_lora_llama3_8b, checkpoint_dir="random", *, seed=0, **arguments):
-    with torch.device("meta"):
-        decoder = builder(**arguments)
-    load_weights(
-        decoder, str(checkpoint_dir), device=torch.device("cpu"), dtype=torch.float32, seed=seed
-    )
-    return decoder
-
-
-def train(decoder, std=0.05):
-    """Stand in for training: B matrices that are not zero."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, parameter in adapter_parameters(decoder).items():
-            if "lora_b" in name:
-                parameter.normal_(std=std, generator=generator)
-    return decoder
 
 
 @torch.no_grad()
@@ -112,11 +93,19 @@ def test_modules_that_differ_cannot_be_exported(tmp_path):
     decoder.layers[1].attn.q_proj.alpha = 99
     with pytest.raises(ValueError, match="must agree"):
         save_adapter(decoder, tmp_path, base_model="x")
-    decoder = build(lora_attn_modules=["q_proj"])
-    decoder.layers[1].attn.q_proj = torch.nn.Linear(64, 64, bias=False)
-    with pytest.raises(ValueError, match="same modules in every layer"):
-        save_adapter(decoder, tmp_path, base_model="x")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_config_and_card_name_the_method(tmp_path, method):
+    save_adapter(build(**ALL, **METHODS[method]), tmp_path, base_model="org/name")
+    config = json.loads((tmp_path / CONFIG).read_text())
+    flags = ("DoRA" in method, "rsLoRA" in method)
+    assert (config["use_dora"], config["use_rslora"]) == flags
+    assert (config["r"], config["lora_alpha"]) == (4, 10)
+    card = (tmp_path / "README.md").read_text()
+    assert f"# {method} adapter for org/name" in card
+    assert ("works only approximately" in card) == ("make export" in card) == ("QLoRA" in method)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -131,15 +120,35 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_loading_back_is_bit_equal(tmp_path, dtype):
-    trained = train(build(**ALL)).to(dtype)
+@pytest.mark.parametrize("use_dora", [False, True])
+def test_loading_back_is_bit_equal(tmp_path, dtype, use_dora):
+    arguments = ALL | {"use_dora": use_dora}
+    trained = train(build(**arguments)).to(dtype)
     save_adapter(trained, tmp_path, base_model="x")
-    other = build(**ALL, seed=7).to(dtype)
-    base = {n: p.clone() for n, p in other.named_parameters() if "lora_" not in n}
+    other = build(**arguments, seed=7).to(dtype)
+    base = {n: p.clone() for n, p in other.named_parameters() if n not in adapter_parameters(other)}
     load_adapter(other, tmp_path)
     loaded = adapter_parameters(other)
     assert all(torch.equal(loaded[n], p) for n, p in adapter_parameters(trained).items())
     assert all(torch.equal(p, base[n]) for n, p in other.named_parameters() if n in base)
+
+
+def test_reading_needs_the_models_structure_only(tmp_path):
+    trained = train(build(**ALL, use_dora=True))
+    save_adapter(trained, tmp_path, base_model="x")
+    values = read_adapter(build_on_meta(**ALL, use_dora=True), tmp_path)
+    expected = adapter_parameters(trained)
+    assert values.keys() == expected.keys()
+    assert all(torch.equal(values[name], p) for name, p in expected.items())
+
+
+def test_given_tensors_are_written_in_place_of_the_models_own(tmp_path):
+    """As a recipe does with fp32 masters, or with tensors gathered from shards."""
+    decoder = build_on_meta(**ALL, use_dora=True)
+    masters = {n: torch.randn(p.shape) for n, p in adapter_parameters(decoder).items()}
+    save_adapter(decoder, tmp_path, base_model="x", parameters=masters)
+    values = read_adapter(decoder, tmp_path)
+    assert all(torch.equal(values[name], tensor) for name, tensor in masters.items())
 
 
 def test_only_adapters_train_after_freezing():
@@ -174,22 +183,76 @@ def refused(decoder, folder):
     return str(error.value)
 
 
-def test_other_targets_are_listed_as_missing_and_unexpected(tmp_path):
+def write_with_peft(model, folder, **arguments):
+    """Have ``peft`` itself adapt a copy of the model and save a random adapter; return it."""
+    peft = pytest.importorskip("peft", reason="the peers extra is not installed")
+    torch.manual_seed(0)
+    config = peft.LoraConfig(r=4, lora_alpha=10, init_lora_weights=False, **arguments)
+    adapted = peft.get_peft_model(copy.deepcopy(model), config)
+    with torch.no_grad():
+        for name, parameter in adapted.named_parameters():
+            if "magnitude" in name:
+                parameter.mul_(torch.empty_like(parameter).uniform_(0.5, 1.5))
+    # Else it adds the base weight of an adapted lm_head.
+    adapted.save_pretrained(folder, save_embedding_layers=False)
+    return adapted.eval()
+
+
+@pytest.mark.parametrize("use_dora", [False, True])
+@pytest.mark.parametrize("use_rslora", [False, True])
+def test_an_adapter_of_peft_gives_its_logits_here(tiny_reference, tmp_path, use_dora, use_rslora):
+    tiny_reference.save_pretrained(tmp_path / "base")
+    flags = {"use_dora": use_dora, "use_rslora": use_rslora}
+    adapted = write_with_peft(
+        tiny_reference, tmp_path / "adapter", target_modules=[*TARGETS, "lm_head"], **flags
+    )
+    decoder = build(checkpoint_dir=tmp_path / "base", apply_lora_to_output=True, **ALL, **flags)
+    tokens = torch.arange(32).unsqueeze(0)
+    with torch.no_grad():
+        theirs = adapted(tokens).logits
+        assert (decoder(tokens) - theirs).abs().max() > 0.1
+        load_adapter(decoder, tmp_path / "adapter")
+        assert (decoder(tokens) - theirs).abs().max() < 1e-4
+
+
+def test_other_targets_are_listed_as_missing_and_unexpected(tiny_reference, tmp_path):
     """Some loaders take what fits and leave the rest untrained (huggingface/peft#2566)."""
-    save_adapter(build(lora_attn_modules=["q_proj", "k_proj"]), tmp_path, base_model="x")
-    message = refused(build(lora_attn_modules=["q_proj", "v_proj"]), tmp_path)
+    write_with_peft(tiny_reference, tmp_path, target_modules=["q_proj", "k_proj", "v_proj"])
+    arguments = {"lora_rank": 4, "lora_alpha": 10}
     prefix = "base_model.model.model.layers.[0-1].self_attn"
-    assert f"needs are missing: {prefix}.v_proj.lora_A.weight, {prefix}.v_proj.lora_B" in message
-    assert f"has no place for: {prefix}.k_proj.lora_A.weight, {prefix}.k_proj.lora_B" in message
+    fewer = refused(build(lora_attn_modules=["q_proj", "v_proj"], **arguments), tmp_path)
+    assert f"has no place for: {prefix}.k_proj.lora_A.weight, {prefix}.k_proj.lora_B" in fewer
+    assert "missing" not in fewer
+    modules = ["q_proj", "k_proj", "output_proj"]
+    other = refused(build(lora_attn_modules=modules, **arguments), tmp_path)
+    assert f"needs are missing: {prefix}.o_proj.lora_A.weight, {prefix}.o_proj.lora_B" in other
+    assert f"has no place for: {prefix}.v_proj.lora_A.weight, {prefix}.v_proj.lora_B" in other
 
 
-def test_names_off_by_one_level_match_nothing(tmp_path):
-    decoder = build(lora_attn_modules=["q_proj"])
-    save_adapter(decoder, tmp_path, base_model="x")
-    tensors = load_file(tmp_path / WEIGHTS)
-    shorter = {key.replace("base_model.model.", "base_model."): t for key, t in tensors.items()}
-    save_file(shorter, tmp_path / WEIGHTS)
-    assert "none of its tensors belongs to an adapter of this model" in refused(decoder, tmp_path)
+def test_names_off_by_one_level_match_nothing(tiny_reference, tmp_path):
+    """As ``peft`` names them when a model's inner module was adapted."""
+    write_with_peft(tiny_reference.model, tmp_path, target_modules=["q_proj"])
+    keys = load_file(tmp_path / WEIGHTS)
+    assert "base_model.model.layers.0.self_attn.q_proj.lora_A.weight" in keys
+    decoder = build(lora_attn_modules=["q_proj"], lora_rank=4, lora_alpha=10)
+    message = refused(decoder, tmp_path)
+    assert "none of its tensors belongs to an adapter of this model" in message
+    assert "needs are missing: base_model.model.model.layers.[0-1]" in message
+    assert "has no place for: base_model.model.layers.[0-1]" in message
+
+
+@pytest.mark.parametrize(
+    ("flag", "argument"), [("use_dora", "model.use_dora"), ("use_rslora", "use_rslora")]
+)
+@pytest.mark.parametrize("there", [False, True])
+def test_another_method_is_said_with_the_setting_to_change(tmp_path, flag, argument, there):
+    save_adapter(train(build(**ALL, **{flag: there})), tmp_path, base_model="x")
+    decoder = build(**ALL, **{flag: not there})
+    message = refused(decoder, tmp_path)
+    found, here = str(there).lower(), str(not there).lower()
+    expected = f"{flag} is {found} and the config's {argument} is {here}: set {argument} to"
+    assert expected in message
+    assert check_adapter(decoder, tmp_path)
 
 
 def test_another_rank_and_alpha_are_named(tmp_path):
@@ -197,8 +260,8 @@ def test_another_rank_and_alpha_are_named(tmp_path):
         build(lora_attn_modules=["q_proj"], lora_rank=8, lora_alpha=16), tmp_path, base_model="x"
     )
     message = refused(build(lora_attn_modules=["q_proj"], lora_rank=4, lora_alpha=32), tmp_path)
-    assert "r is 8 and model.lora_rank is 4" in message
-    assert "lora_alpha is 16 and model.lora_alpha is 32" in message
+    assert "r is 8 and the config's model.lora_rank is 4" in message
+    assert "lora_alpha is 16 and the config's model.lora_alpha is 32" in message
 
 
 def test_another_dropout_is_accepted_and_said(tmp_path, capsys):
@@ -210,8 +273,7 @@ def test_another_dropout_is_accepted_and_said(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"use_rslora": True}, "use_rslora is set"),
-        ({"use_dora": True}, "use_dora is set"),
+        ({"layer_replication": [[0, 2]]}, "layer_replication is set"),
         ({"rank_pattern": {"q_proj": 2}}, "rank_pattern is set"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save is set"),
         ({"bias": "all"}, "bias is 'all'"),

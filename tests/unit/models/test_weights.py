@@ -353,12 +353,3 @@ def test_a_tied_model_takes_an_output_matrix_only_if_it_equals_the_embeddings(ti
     save_file(tensors, path)
     load(tiny_tied_model, tiny_folder)
     assert "ties its output to the embeddings" in refused(tiny_llama3_8b, tiny_folder)
-
-
-@pytest.mark.parametrize("argument", ["use_dora", "quantize_base"])
-def test_adapters_that_are_not_supported_yet_are_refused_by_name(argument):
-    """Those that torchtune's own builders make."""
-    with torch.device("meta"):
-        decoder = lora_llama3(["q_proj"], **SIZES, **{argument: True})
-    with pytest.raises(UserError, match=f"model.{argument}: "):
-        load_weights(decoder, "random", device=CPU, dtype=torch.float32, seed=0)
