@@ -83,16 +83,28 @@ def overrides(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [[], ["dataset.max_seq_len=8192"], ["model.apply_lora_to_mlp=true", "model.lora_rank=64"]],
+    ("config", "num_gpus", "changes"),
+    [
+        ("llama3_8b_grammar", 4, []),
+        ("llama3_8b_grammar", 4, ["dataset.max_seq_len=8192"]),
+        ("llama3_8b_grammar", 4, ["model.apply_lora_to_mlp=true", "model.lora_rank=64"]),
+        ("llama3_8b_grammar", 8, ["data_parallel=shard", "model.use_dora=true", "use_rslora=true"]),
+        ("llama3_8b_grammar_qlora", 4, []),
+        ("llama3_8b_grammar_qlora", 8, ["data_parallel=shard", "export_merged=true"]),
+        ("llama3_8b_grammar_qlora_24gb", 1, []),
+    ],
 )
 def test_with_gpus_and_files_there_is_nothing_to_complain_about(
-    overrides: list[str], changes: list[str], monkeypatch: pytest.MonkeyPatch
+    overrides: list[str],
+    config: str,
+    num_gpus: int,
+    changes: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    cfg = load_config(config_path("llama3_8b_grammar"), [*overrides, *changes])
-    assert check_config("custom_lora", cfg, nproc_per_node=4) == []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: num_gpus)
+    cfg = load_config(config_path(config), [*overrides, *changes])
+    assert check_config("custom_lora", cfg, nproc_per_node=num_gpus) == []
 
 
 def test_llama_3_1_is_one_builder_away_and_its_weights_are_told_apart(

@@ -16,9 +16,9 @@ from omegaconf import DictConfig
 from custom_components.config import load_config
 from custom_components.errors import UserError
 from custom_components.models.adapters import adapter_parameters, save_adapter
-from custom_components.models.tiny import tiny_lora_llama3_8b
 from custom_components.observability.console import get_logger
 from custom_components.observability.records import read_metrics
+from tests.unit.models.lora_decoders import ALL, METHODS, build
 
 ROOT = Path(__file__).parents[3]
 PAIRS = [
@@ -48,18 +48,14 @@ def messages() -> Iterator[list[str]]:
     get_logger().removeHandler(handler)
 
 
-def write_adapter(folder: Path, *, scale: float) -> str:
+def write_adapter(folder: Path, *, scale: float, method: str = "LoRA") -> str:
     """Write an adapter that fits the config's rank and modules; scale 0 changes nothing."""
-    torch.manual_seed(0)
-    decoder = tiny_lora_llama3_8b(
-        ["q_proj", "k_proj", "v_proj", "output_proj"],
-        apply_lora_to_mlp=True,
-        lora_rank=16,
-        lora_alpha=32,
-    )
+    settings = {**ALL, "lora_rank": 16, "lora_alpha": 32, **METHODS[method]}
+    decoder = build(**settings)
     with torch.no_grad():
-        for parameter in adapter_parameters(decoder).values():
-            parameter.normal_().mul_(scale)
+        for name, parameter in adapter_parameters(decoder).items():
+            if "lora_" in name:
+                parameter.normal_().mul_(scale)
     save_adapter(decoder, folder, base_model="tiny")
     return str(folder)
 
@@ -88,12 +84,24 @@ def build_config(tmp_path: Path, adapters: list[str], *overrides: str) -> DictCo
     )
 
 
+@pytest.mark.parametrize(
+    ("method", "overrides"),
+    [
+        ("LoRA", []),
+        ("rsLoRA", ["use_rslora=true"]),
+        ("DoRA + QLoRA", ["model.use_dora=true", "model.quantize_base=true"]),
+    ],
+)
 def test_base_and_adapters_are_compared_on_the_same_rows(
-    custom_eval: ModuleType, tmp_path: Path, messages: list[str]
+    custom_eval: ModuleType,
+    tmp_path: Path,
+    messages: list[str],
+    method: str,
+    overrides: list[str],
 ) -> None:
-    loud = write_adapter(tmp_path / "loud", scale=1.0)
-    silent = write_adapter(tmp_path / "silent", scale=0.0)
-    custom_eval.main(build_config(tmp_path, [silent, loud]))
+    loud = write_adapter(tmp_path / "loud", scale=1.0, method=method)
+    silent = write_adapter(tmp_path / "silent", scale=0.0, method=method)
+    custom_eval.main(build_config(tmp_path, [silent, loud], *overrides))
 
     run_dir = tmp_path / "compared"
     samples = [json.loads(line) for line in (run_dir / "samples.jsonl").read_text().splitlines()]

@@ -1,5 +1,7 @@
-"""What the ranks send each other in one step, counted by ``CommDebugMode`` and weighed by formula.
+"""What the ranks send each other in one step and a save, counted and weighed against formulas.
 
+Saving moves adapters alone: gathering the whole model on rank 0 makes the others time out
+(pytorch/torchtune#2093).
 Bytes are those of the whole gathered or reduced tensor, whatever the number of ranks.
 """
 
@@ -28,10 +30,13 @@ DIM, KV_DIM, HIDDEN, VOCAB, LAYERS, RANK = 64, 32, 128, 512, 2, 8  # tiny_llama3
 MATRICES = [(DIM, DIM), (KV_DIM, DIM), (KV_DIM, DIM), (DIM, DIM), *[(DIM, HIDDEN)] * 3]
 BASE_OF_LAYER = sum(a * b for a, b in MATRICES)
 NORMS_OF_LAYER = 2 * DIM
-ADAPTER_OF_LAYER = RANK * (DIM + DIM) + RANK * (DIM + KV_DIM)  # on q and v
+ADAPTERS = [(RANK, DIM), (DIM, RANK), (RANK, DIM), (KV_DIM, RANK)]  # on q and v
+ADAPTER_OF_LAYER = sum(a * b for a, b in ADAPTERS)
 FP32 = 4
 
 GATHER, SCATTER, REDUCE = "_allgather_base_", "_reduce_scatter_base_", "allreduce_"
+GATHER_DTENSOR = "all_gather_into_tensor"
+NAMES = (GATHER, SCATTER, REDUCE, GATHER_DTENSOR)
 
 
 class WeighedCommDebugMode(CommDebugMode):
@@ -42,18 +47,22 @@ class WeighedCommDebugMode(CommDebugMode):
         self.collectives: list[tuple[str, int]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func._schema.name
-        if name.startswith("c10d::"):
-            tensors = torch.utils._pytree.tree_leaves(args[:2])
+        result = super().__torch_dispatch__(func, types, args, kwargs)
+        library, _, name = func._schema.name.partition("::")
+        if library in ("c10d", "_c10d_functional") and name in NAMES:
+            tensors = torch.utils._pytree.tree_leaves((args[:2], result))
             sizes = [t.numel() * t.itemsize for t in tensors if isinstance(t, torch.Tensor)]
-            self.collectives.append((name.removeprefix("c10d::"), max(sizes)))
-        return super().__torch_dispatch__(func, types, args, kwargs)
+            self.collectives.append((name, max(sizes)))
+        return result
 
 
 def count_step(
     mode: Any, builder_arguments: dict[str, Any], checkpointing: Any, lengths: list[int], tied: bool
 ) -> tuple[list[tuple[str, int]], int]:
-    """Return the collectives of one micro-step and its reduction, and CommDebugMode's count."""
+    """Return the collectives of a micro-step, its reduction and a save, and CommDebugMode's count.
+
+    ``CommDebugMode`` itself sees any collective: one that ``NAMES`` lacks makes the counts differ.
+    """
     with open_world("cpu") as world:
         with torch.device("meta"):
             decoder = tiny_lora_llama3_8b(["q_proj", "v_proj"], **builder_arguments)
@@ -74,6 +83,7 @@ def count_step(
             with WeighedCommDebugMode() as mode_:
                 trainables.accumulate(model(tokens, positions, tokens[0, 1:]))
                 trainables.reduce()
+                trainables.gather()
             trainables.publish()
         return mode_.collectives, mode_.get_total_counts()
 
@@ -135,6 +145,8 @@ def expected_of_shard(base_of_layer: int, *, tied: bool) -> Counter[tuple[str, i
     expected[GATHER, FP32 * DIM if tied else embeddings + FP32 * DIM] += 1  # the root: final norm
     expected[SCATTER, FP32 * ADAPTER_OF_LAYER] += LAYERS
     expected[REDUCE, 2 * FP32] += 1  # loss and squared norm
+    for num_rows, num_columns in ADAPTERS:
+        expected[GATHER_DTENSOR, FP32 * num_rows * num_columns] += LAYERS  # saving: adapters alone
     return expected
 
 
