@@ -174,6 +174,7 @@ def _check(
         recipe.name,
         cfg,
         nproc_per_node=1 if torchrun is None else torchrun.num_local,
+        num_nodes=1 if torchrun is None else torchrun.max_nodes,
         run_name=run_name if is_given and is_one_node else None,
     )
     if problems:

@@ -4,7 +4,7 @@ torchtune's last release names things that torchao has since moved (NF4 tensors)
 (three weight-only quantisers). The moved module is registered under its old name; each removed
 name becomes a stand-in that raises when it is called, because nothing in this pack calls it.
 
-Two known lines of import noise are dropped by exact prefix; anything else still reaches the user.
+Known lines of noise are dropped by exact prefix; anything else still reaches the user.
 """
 
 import importlib
@@ -23,6 +23,7 @@ _REMOVED = {
 _NOISE = {
     "torch.utils._pytree": "<enum 'KernelPreference'> is an Enum subclass",
     "torchao": "Skipping import of cpp extensions",
+    "torch.utils.cpp_extension": "No CUDA runtime is found",  # compile, on a CPU with CUDA's files
 }
 
 

@@ -56,6 +56,13 @@ RUN_NAME_VARIABLE = "TUNEPACK_RUN_NAME"
 CHECKED_VARIABLE = "TUNEPACK_CHECKED"
 """Environment variable that says: ``tune run`` has checked the config, do not do it again."""
 
+_NOISE = (
+    "'set_vital' is deprecated",  # by torchtune's data loader on this torch
+    "Mismatch dtype between input and weight",  # by torchtune's norm in bf16 on a CPU
+    "NF4Tensor does not implement _stable_hash_for_caching",  # QLoRA, compiled
+)
+"""Beginnings of warnings from every such run that nobody can act on."""
+
 
 # ---- Arguments -----------------------------------------------------------------------------------
 @dataclass(frozen=True)
@@ -128,14 +135,6 @@ def choose_run_name(cfg: DictConfig, config: Path) -> str:
     return f"{config.stem}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(started))}"
 
 
-_NOISE = (
-    "'set_vital' is deprecated",  # by torchtune's data loader on this torch
-    "Mismatch dtype between input and weight",  # by torchtune's norm in bf16 on a CPU
-    "NF4Tensor does not implement _stable_hash_for_caching",  # QLoRA, compiled
-)
-"""Beginnings of warnings from every such run that nobody can act on."""
-
-
 # ---- Running -------------------------------------------------------------------------------------
 def run_recipe(main: Callable[[DictConfig], None]) -> int:
     """Read ``sys.argv``, call ``main`` with the config, return the exit code.
@@ -176,8 +175,9 @@ def _exit_on_signal(number: int, _: object) -> NoReturn:
 def _check(recipe: str, cfg: DictConfig) -> None:
     from custom_components.preflight import check_config  # the parent imports it only once
 
-    num_processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    problems = check_config(recipe, cfg, nproc_per_node=num_processes)
+    num_local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    num_nodes = int(os.environ.get("WORLD_SIZE", "1")) // num_local
+    problems = check_config(recipe, cfg, nproc_per_node=num_local, num_nodes=num_nodes)
     if problems:
         raise UserError(*problems)
 

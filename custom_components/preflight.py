@@ -24,7 +24,7 @@ from custom_components.errors import UserError
 from custom_components.models.adapters import check_adapter
 from custom_components.models.lora_arguments import check_lora_arguments
 from custom_components.models.lora_settings import apply_rslora
-from custom_components.models.merge import check_merge
+from custom_components.models.merge import check_room
 from custom_components.models.nf4 import check_nf4
 from custom_components.models.tokenizer_checks import check_token_ids
 from custom_components.models.weights import check_checkpoint, check_weights
@@ -51,7 +51,12 @@ _TOKENIZER_FILES = ("path", "merges_file")
 
 
 def check_config(
-    recipe: str, cfg: DictConfig, *, nproc_per_node: int, run_name: str | None = None
+    recipe: str,
+    cfg: DictConfig,
+    *,
+    nproc_per_node: int,
+    num_nodes: int = 1,
+    run_name: str | None = None,
 ) -> list[str]:
     """Return all problems of a config of one of the pack's recipes and of the run it asks for.
 
@@ -59,26 +64,34 @@ def check_config(
         recipe: Name of the recipe.
         cfg: Its config.
         nproc_per_node: Processes that will run on this machine.
+        num_nodes: Machines, each with as many.
         run_name: Name of the run if its folder must be new.
     """
     cls: type[Options] = RECIPE_OPTIONS[recipe]
     options, problems = check_options(cls, cfg)
     if options is not None:
-        problems += check_run(options, nproc_per_node=nproc_per_node, run_name=run_name)
+        problems += check_run(
+            options, nproc_per_node=nproc_per_node, num_nodes=num_nodes, run_name=run_name
+        )
     return list(dict.fromkeys(problems))
 
 
-def check_run(options: Options, *, nproc_per_node: int, run_name: str | None = None) -> list[str]:
+def check_run(
+    options: Options, *, nproc_per_node: int, num_nodes: int = 1, run_name: str | None = None
+) -> list[str]:
     """Return one sentence for everything that keeps this run from starting.
 
     Args:
         options: The recipe's options.
         nproc_per_node: Processes that will run on this machine.
+        num_nodes: Machines, each with as many.
         run_name: Name of the run if its folder must be new.
     """
+    is_shared = isinstance(options, FinetuneOptions) and options.data_parallel == "shard"
+    num_shards = nproc_per_node * num_nodes if is_shared else 1
     problems = _check_device(options.device, nproc_per_node)
-    problems += _check_model(options, nproc_per_node)
-    problems += _check_optimizer(options, nproc_per_node)
+    problems += _check_model(options, num_shards)
+    problems += _check_optimizer(options, num_shards)
     problems += _check_dataset(options.dataset)
     if isinstance(options, FinetuneOptions) and options.epochs is options.max_steps is None:
         problems.append("epochs and max_steps are both null: set one, such as epochs=1")
@@ -108,7 +121,7 @@ def _check_device(device: str, nproc_per_node: int) -> list[str]:
     return []
 
 
-def _check_model(options: Options, nproc_per_node: int) -> list[str]:
+def _check_model(options: Options, num_shards: int) -> list[str]:
     """Check model, weights, tokenizer and adapters, and that they fit each other.
 
     The model is built without memory: what builders and headers say themselves is the best check.
@@ -119,12 +132,7 @@ def _check_model(options: Options, nproc_per_node: int) -> list[str]:
         with torch.device("meta"):
             decoder, problems = _try_to_build("model", options.model)
     if isinstance(decoder, TransformerDecoder):
-        if isinstance(options, LoraOptions | EvalOptions) and options.use_rslora:
-            apply_rslora(decoder)
-        problems += check_weights(decoder, options.checkpoint_dir)
-        problems += _check_sharding(options, decoder, nproc_per_node)
-        problems += _check_export(options, decoder)
-        problems += _check_context(options.dataset, decoder)
+        problems += _check_decoder(options, decoder, num_shards)
     else:
         if decoder is not None:
             problems.append(f"model: it builds a {type(decoder).__name__}, not a torchtune decoder")
@@ -137,25 +145,22 @@ def _check_model(options: Options, nproc_per_node: int) -> list[str]:
     return problems + _check_adapters(options, decoder)
 
 
-def _num_shards(options: Options, nproc_per_node: int) -> int:
-    """Return how many ranks will share the model, as far as this machine can tell."""
-    is_shared = isinstance(options, FinetuneOptions) and options.data_parallel == "shard"
-    return nproc_per_node if is_shared else 1
-
-
-def _check_sharding(
-    options: Options, decoder: TransformerDecoder, nproc_per_node: int
-) -> list[str]:
-    num_shards = _num_shards(options, nproc_per_node)
-    return _problems_of(lambda: check_nf4(decoder, num_shards=num_shards))
+def _check_decoder(options: Options, decoder: TransformerDecoder, num_shards: int) -> list[str]:
+    if isinstance(options, LoraOptions | EvalOptions) and options.use_rslora:
+        apply_rslora(decoder)
+    problems = check_weights(decoder, options.checkpoint_dir)
+    problems += _problems_of(lambda: check_nf4(decoder, num_shards=num_shards))
+    problems += _check_export(options, decoder)
+    return problems + _check_context(options.dataset, decoder)
 
 
 def _check_export(options: Options, decoder: TransformerDecoder) -> list[str]:
     """Look for room for the merged model, which is written at the end of the run."""
     if not isinstance(options, LoraOptions) or not options.export_merged:
         return []
-    folder = Path(options.output_dir).expanduser() / "NAME" / "export" / "merged"
-    problems = check_merge(decoder, folder, dtype=PRECISION_STR_TO_DTYPE[options.dtype])
+    problems = check_room(
+        decoder, Path(options.output_dir).expanduser(), dtype=PRECISION_STR_TO_DTYPE[options.dtype]
+    )
     return [f"export_merged: {problem}" for problem in problems]
 
 
@@ -201,7 +206,7 @@ def _check_tokenizer(tokenizer: dict[str, Any]) -> tuple[Any, list[str]]:
     return None, problems
 
 
-def _check_optimizer(options: Options, nproc_per_node: int) -> list[str]:
+def _check_optimizer(options: Options, num_shards: int) -> list[str]:
     """Build optimizer and schedule on four numbers."""
     if not isinstance(options, FinetuneOptions):
         return []
@@ -215,7 +220,7 @@ def _check_optimizer(options: Options, nproc_per_node: int) -> list[str]:
             f"optimizer: {name} needs a closure or sparse gradients, which the loop does not have: "
             "choose another such as torch.optim.AdamW"
         )
-    if _num_shards(options, nproc_per_node) > 1 and isinstance(optimizer, WHOLE_MATRIX_OPTIMIZERS):
+    if num_shards > 1 and isinstance(optimizer, WHOLE_MATRIX_OPTIMIZERS):
         problems.append(
             f"optimizer: {name} looks at whole matrices and data_parallel=shard splits them: set "
             "data_parallel=replicate, or choose another such as torch.optim.AdamW"

@@ -187,33 +187,35 @@ class LoraFinetuneRecipe:
             step=self.plan.num_steps,
         )
         self.log.info("adapter: %s", folder)
-        if self.options.export_merged:
-            self._export_merged(adapter)
-
-    def _export_merged(self, adapter: dict[str, torch.Tensor]) -> None:
-        """Stream base and adapter into a Hugging Face folder; the other ranks do not wait."""
-        folder = self.run_dir / "export" / "merged"
-        merge_adapter(
-            self.decoder,
-            adapter,
-            folder,
-            checkpoint_dir=self.options.checkpoint_dir,
-            device=self.world.device,
-            dtype=PRECISION_STR_TO_DTYPE[self.options.dtype],
-            seed=self.options.seed,
-            tokenizer=self.tokenizer,
-        )
-        self.log.info("merged model: %s", folder)
 
     # ---- The end -----------------------------------------------------------------------------
     def cleanup(self, progress: TrainingProgress) -> None:
-        """Leave what the run did in the summary."""
+        """Leave what the run did in the summary, and the merged model if it is asked for."""
         self.records.summary |= {
             "global_step": progress.global_step,
             "tokens_seen": progress.tokens_seen,
             "supervised_tokens": progress.supervised_tokens,
             "skipped_steps": progress.skipped_steps,
         }
+        if self.options.export_merged:
+            self.world.leave()  # no rank waits for the one that writes
+            if self.world.is_main:
+                self._export_merged()
+
+    def _export_merged(self) -> None:
+        """Stream the base model and the adapter just saved into a Hugging Face folder."""
+        options, export = self.options, self.run_dir / "export"
+        merge_adapter(
+            self.decoder,
+            read_adapter(self.decoder, export / "adapter"),
+            export / "merged",
+            checkpoint_dir=options.checkpoint_dir,
+            device=self.world.device,
+            dtype=PRECISION_STR_TO_DTYPE[options.dtype],
+            seed=options.seed,
+            tokenizer=self.tokenizer,
+        )
+        self.log.info("merged model: %s", export / "merged")
 
 
 def main(cfg: DictConfig) -> None:

@@ -53,6 +53,9 @@ _UNSUPPORTED = (
 )
 """What changes the model in ways that the tensors' names do not show."""
 
+_CHANGED_BASE = ("pissa", "olora", "corda", "loftq")
+"""Beginnings of ``init_lora_weights`` that also change the base weights (PEFT's documentation)."""
+
 
 def adapter_parameters(decoder: nn.Module) -> dict[str, nn.Parameter]:
     """Return the adapters' parameters by name, in the decoder's order."""
@@ -156,8 +159,9 @@ model = PeftModel.from_pretrained(model, "path/of/this/folder")
 _QUANTIZED_NOTE = """
 It was trained on the base model in NF4 and belongs to the weights that NF4 gives back, not to the
 published ones: on the plain base model, as below, it works only approximately. The exact model is
-the merged one, `export/merged` of its run: trained with `export_merged=true` it is there already,
-`make export ADAPTER=runs/NAME/export/adapter` makes it later.
+the merged one, `export/merged` of its run, up to one rounding to the run's dtype: trained with
+`export_merged=true` it is there already, `make export ADAPTER=runs/NAME/export/adapter` makes it
+later.
 """
 
 
@@ -241,6 +245,8 @@ def _read_fitting(
         for key, tensor in tensors.items()
         if not tensor.is_floating_point() or not tensor.isfinite().all()
     ][:3]
+    if any(".base_layer." in key for key in tensors):
+        problems.append("it holds base weights too: save it with save_embedding_layers=False")
     problems += compare_shapes(
         {key: tuple(tensor.shape) for key, tensor in tensors.items()},
         {key: tuple(parameters[name].shape) for key, name in names.items()},
@@ -281,6 +287,12 @@ def _compare_config(config: dict[str, Any], settings: LoraSettings) -> list[str]
                 f"set {argument} to the adapter's value"
             )
     problems += [f"{key} is set, which is not supported" for key in _UNSUPPORTED if config.get(key)]
+    start = config.get("init_lora_weights")
+    if isinstance(start, str) and start.lower().startswith(_CHANGED_BASE):
+        problems.append(
+            f"init_lora_weights is {start!r}: PEFT changed the base weights too; convert the "
+            "adapter to LoRA when saving it (path_initial_model_for_weight_conversion)"
+        )
     if config.get("bias", "none") != "none":
         problems.append(f"bias is {config['bias']!r} and only 'none' can be loaded")
     return problems

@@ -21,6 +21,7 @@ from torchtune.modules import TransformerDecoder
 from custom_components.models.model_facts import facts_of_decoder
 from custom_components.models.safetensors_folder import read_json
 from custom_components.models.sources import RANDOM, find_source
+from custom_components.observability.console import get_logger
 
 _CONFIG = "config.json"
 _GENERATION_CONFIG = "generation_config.json"
@@ -92,14 +93,22 @@ def write_model_files(
         config = read_json(folder / _CONFIG)
     else:
         config = _build_config(decoder, tokenizer)
+    if not copied.intersection((_CONFIG, _GENERATION_CONFIG)):
         _write_json(folder / _GENERATION_CONFIG, _build_generation_config(tokenizer))
     dtype_key = "torch_dtype" if "torch_dtype" in config else "dtype"  # transformers 4, 5
     config[dtype_key] = str(dtype).removeprefix("torch.")
     # A base may store tied weights twice, or be silent: the weights written here decide.
     config["tie_word_embeddings"] = "output.weight" not in dict(decoder.named_parameters())
     _write_json(folder / _CONFIG, config)
-    if not copied.intersection(_TOKENIZER_FILES) and hasattr(tokenizer, "save_pretrained"):
+    if copied.intersection(_TOKENIZER_FILES):
+        return
+    if hasattr(tokenizer, "save_pretrained"):
         tokenizer.save_pretrained(folder)
+    else:
+        get_logger().info(
+            "%s: no tokenizer files, as the base model has none: copy them from where it came from",
+            folder.with_suffix(""),
+        )
 
 
 def _copy_base_files(checkpoint_dir: str, folder: Path) -> set[str]:

@@ -44,6 +44,6 @@ def check_lora_arguments(
     if lora_alpha <= 0:
         problems.append(f"model.lora_alpha: {lora_alpha:g} trains nothing: give more than 0")
     if not 0 <= lora_dropout < 1:
-        problems.append(f"model.lora_dropout: {lora_dropout:g} is not from 0 up to 1")
+        problems.append(f"model.lora_dropout: {lora_dropout:g} must be at least 0 and below 1")
     if problems:
         raise UserError(*problems)

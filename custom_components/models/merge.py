@@ -87,7 +87,9 @@ def merge_adapter(
     base = base_parameters(decoder)
     names = {checkpoint_name(name, "hf"): name for name in base}
     tensors = [TensorPlan(key, tuple(base[name].shape), dtype) for key, name in names.items()]
-    problems = check_merge(decoder, folder, dtype=dtype)
+    if folder.exists():
+        raise UserError(f"{folder} exists already: move or delete it, it is never overwritten")
+    problems = check_room(decoder, folder, dtype=dtype)
     if problems:
         raise UserError(*problems)
     read = open_base(decoder, checkpoint_dir, seed=seed)
@@ -97,27 +99,32 @@ def merge_adapter(
         weight = dequantize_like(base[name], read(name).to(device, dtype)).cpu()
         return _to_hf(decoder, name, _add_adapter(decoder, name, weight, adapter))
 
-    with stage_folder(folder) as staging:
-        write_weights(staging, tensors, merge, max_shard_bytes=max_shard_bytes)
-        write_model_files(
-            staging, decoder, checkpoint_dir=checkpoint_dir, dtype=dtype, tokenizer=tokenizer
-        )
-        card = _render_card(decoder, name_base_model(checkpoint_dir))
-        (staging / "README.md").write_text(card, encoding="utf-8")
+    card = _render_card(decoder, name_base_model(checkpoint_dir))
+    try:
+        with stage_folder(folder) as staging:
+            write_weights(staging, tensors, merge, max_shard_bytes=max_shard_bytes)
+            write_model_files(
+                staging, decoder, checkpoint_dir=checkpoint_dir, dtype=dtype, tokenizer=tokenizer
+            )
+            (staging / "README.md").write_text(card, encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"{folder}: the merged model could not be written ({error}): the adapter is complete; "
+            "make room and run `make export ADAPTER=runs/NAME/export/adapter`"
+        ) from error
 
 
-def check_merge(decoder: TransformerDecoder, folder: Path, *, dtype: torch.dtype) -> list[str]:
-    """Return one sentence for each thing that keeps a merged model from being written.
+def check_room(decoder: TransformerDecoder, folder: Path, *, dtype: torch.dtype) -> list[str]:
+    """Say in one sentence if the disk has no room for a merged model.
 
     Args:
         decoder: The model, on any device.
         folder: Where it is to be.
         dtype: Of its weights.
     """
-    if folder.exists():
-        return [f"{folder} exists already: move or delete it, it is never overwritten"]
     num_needed = sum(p.numel() for p in base_parameters(decoder).values()) * dtype.itemsize
-    existing = next(parent for parent in folder.resolve().parents if parent.exists())
+    path = folder.resolve()
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())
     num_free = shutil.disk_usage(existing).free
     if num_free < num_needed:
         return [
@@ -142,7 +149,9 @@ def _add_adapter(
     merged = torch.addmm(weight.float(), b.float(), a.float(), alpha=scaling_of(module))
     if f"{path}.magnitude" in adapter:
         magnitude = adapter[f"{path}.magnitude"].detach().cpu().float()
-        merged *= (magnitude / torch.linalg.norm(merged, dim=1)).unsqueeze(1)
+        # Norms rounded as the module rounds them: an untrained adapter changes nothing.
+        norms = torch.linalg.norm(merged, dim=1).to(weight.dtype).float()
+        merged *= (magnitude / norms).unsqueeze(1)
     return merged.to(weight.dtype)
 
 
@@ -223,18 +232,25 @@ def export_merged(adapter: Path, overrides: Sequence[str] = ()) -> None:
             "runs/NAME/export/adapter"
         )
     options = read_options(LoraOptions, load_config(config, overrides))
+    device = torch.device(options.device if torch.cuda.is_available() else "cpu")
     folder = adapter.with_name("merged")
     started = time.perf_counter()
     with torch.device("meta"):
         decoder = instantiate(options.model)
     if options.use_rslora:
         apply_rslora(decoder)
+    if has_nf4(decoder) and device.type != options.device:
+        get_logger().info(
+            "NF4 is computed on the %s, the run did it on %s: a few numbers may differ by rounding",
+            device,
+            options.device,
+        )
     merge_adapter(
         decoder,
         read_adapter(decoder, adapter),
         folder,
         checkpoint_dir=options.checkpoint_dir,
-        device=torch.device(options.device if torch.cuda.is_available() else "cpu"),
+        device=device,
         dtype=PRECISION_STR_TO_DTYPE[options.dtype],
         seed=options.seed,
         tokenizer=instantiate(options.tokenizer),

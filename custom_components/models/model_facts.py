@@ -1,4 +1,4 @@
-"""Compare the numbers in a checkpoint's config with the decoder that is to hold its weights.
+"""Compare what a checkpoint's config says with the decoder that is to hold its weights.
 
 Tensor shapes do not tell LLaMA-3-8B from LLaMA-3.1-8B, nor one rotary base or number of heads from
 another: such a mix-up loads without complaint and gives a worse model.
@@ -13,9 +13,11 @@ from torchtune.modules import TransformerDecoder
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Architecture numbers that tensor shapes do not show. None means not stated.
+    """What a config says of the architecture. None means not stated.
 
     Args:
+        vocab_size: Rows of the embeddings.
+        num_layers: Layers.
         num_heads: Query heads.
         num_kv_heads: Key and value heads.
         norm_eps: Epsilon of the RMS norms.
@@ -23,6 +25,8 @@ class ModelFacts:
         rope_scaling: Whether the rotary frequencies are scaled (LLaMA 3.1 and later).
     """
 
+    vocab_size: int | None = None
+    num_layers: int | None = None
     num_heads: int | None = None
     num_kv_heads: int | None = None
     norm_eps: float | None = None
@@ -37,12 +41,35 @@ def facts_of_config(config: dict[str, Any]) -> ModelFacts:
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     rope_type = rope.get("rope_type", rope.get("type", "default"))
     return ModelFacts(
+        vocab_size=config.get("vocab_size"),
+        num_layers=config.get("num_hidden_layers"),
         num_heads=config.get("num_attention_heads"),
         num_kv_heads=config.get("num_key_value_heads"),
         norm_eps=config.get("rms_norm_eps"),
         rope_base=rope.get("rope_theta", config.get("rope_theta")),
         rope_scaling=rope_type != "default",
     )
+
+
+def check_kind(config: dict[str, Any]) -> list[str]:
+    """Return one sentence for each thing in ``config.json`` that no decoder of the pack computes.
+
+    Such a folder would train a model that ``transformers`` then computes differently.
+    """
+    problems = []
+    for key, expected, default in (
+        ("model_type", ("llama", "mistral"), None),
+        ("hidden_act", ("silu",), "silu"),
+        ("attention_bias", (False,), False),
+        ("mlp_bias", (False,), False),
+        ("quantization_config", (None,), None),
+    ):
+        found = config.get(key, default)
+        if found not in expected:
+            problems.append(
+                f"its config.json says {key} {found!r} and only {expected[0]!r} can be loaded"
+            )
+    return problems
 
 
 def facts_of_gguf(metadata: dict[str, Any], *, rope_scaling: bool) -> ModelFacts:
@@ -65,6 +92,8 @@ def facts_of_decoder(decoder: TransformerDecoder) -> ModelFacts:
     """Read the same numbers off a torchtune decoder."""
     attention = decoder.layers[0].attn
     return ModelFacts(
+        vocab_size=decoder.tok_embeddings.num_embeddings,
+        num_layers=len(decoder.layers),
         num_heads=decoder.num_heads,
         num_kv_heads=attention.num_kv_heads,
         norm_eps=decoder.norm.eps,

@@ -48,13 +48,10 @@ def quantize_layers(decoder: TransformerDecoder, *, scaler_block_size: int) -> T
 
     Args:
         decoder: On the meta device.
-        scaler_block_size: Scalers quantised together.
+        scaler_block_size: Scalers quantised together; every matrix must divide into such blocks.
 
     Returns:
         The same decoder.
-
-    Raises:
-        UserError: If a matrix cannot be cut into such blocks.
     """
     adapters = get_adapter_params(decoder)
     matrices = {
@@ -62,14 +59,8 @@ def quantize_layers(decoder: TransformerDecoder, *, scaler_block_size: int) -> T
         for name, parameter in decoder.named_parameters()
         if name.startswith("layers.") and parameter.dim() == 2 and name not in adapters
     }
-    unit = BLOCK_SIZE * scaler_block_size
-    odd = [name for name, parameter in matrices.items() if parameter.numel() % unit]
-    if odd:
-        raise UserError(
-            f"model.quantize_base: NF4 cuts a matrix into pieces of {unit:,} numbers and does not "
-            f"fit {shorten_names(odd)}"
-        )
     for name, parameter in matrices.items():
+        assert parameter.numel() % (BLOCK_SIZE * scaler_block_size) == 0, f"{name} does not divide"
         path, _, leaf = name.rpartition(".")
         marked = to_nf4(parameter.detach(), BLOCK_SIZE, scaler_block_size)
         setattr(decoder.get_submodule(path), leaf, nn.Parameter(marked, requires_grad=False))

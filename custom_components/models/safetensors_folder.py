@@ -23,6 +23,9 @@ from custom_components.models.tensor_names import shorten_names
 
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_NAME = "model.safetensors"
+_DTYPES = ("F64", "F32", "F16", "BF16")
+"""What weights may be stored as. Others (integers, 8-bit floats) mean little without scales."""
+
 _EXAMPLE_MODEL = "meta-llama/Meta-Llama-3-8B-Instruct"
 _WITHOUT_PTH = '--ignore-patterns "original/consolidated*"'
 
@@ -59,7 +62,7 @@ def read_folder(path: Path) -> SafetensorsFolder:
         try:
             header = _read_header(shard)
         except (OSError, ValueError, struct.error) as error:
-            problems.append(f"{shard} cannot be read ({error}): download it again")
+            problems.append(f"{shard} cannot be read ({error}): download the model again")
             continue
         for name, shape in header.items():
             if name in files:
@@ -107,13 +110,17 @@ def read_json(path: Path) -> dict[str, Any]:
     return contents
 
 
+def _seen_from(path: Path) -> str:
+    return "" if path.is_absolute() else f" (in {Path.cwd()})"
+
+
 def _find_shards(path: Path) -> list[Path]:
     if path.is_file():
         raise UserError(f"{path} is a file: give the folder of the model, or a .gguf file")
     if not path.is_dir():
         raise UserError(
-            f"folder {path} does not exist: download a model into it, for example with "
-            f"`tune download {_EXAMPLE_MODEL} --output-dir {path} {_WITHOUT_PTH}`"
+            f"folder {path}{_seen_from(path)} does not exist: download a model into it, for "
+            f"example with `tune download {_EXAMPLE_MODEL} --output-dir {path} {_WITHOUT_PTH}`"
         )
     if not (path / INDEX_NAME).is_file():
         if (path / SINGLE_NAME).is_file():
@@ -125,6 +132,14 @@ def _find_shards(path: Path) -> list[Path]:
         )
     weight_map = _read_weight_map(path)
     names = sorted(set(weight_map.values()))
+    unexpected = sorted(
+        shard.name for shard in path.glob("model*.safetensors") if shard.name not in names
+    )
+    if unexpected:
+        raise UserError(
+            f"{path / INDEX_NAME} names {', '.join(names)} and not {', '.join(unexpected)}, which "
+            "is there too: remove it, or download the folder again"
+        )
     missing = [name for name in names if not (path / name).is_file()]
     if missing:
         tensors = shorten_names(t for t, shard in weight_map.items() if shard in missing)
@@ -139,6 +154,12 @@ def _read_weight_map(path: Path) -> dict[str, str]:
     weight_map = read_json(path / INDEX_NAME).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise UserError(f"{path / INDEX_NAME} has no weight_map: download it again")
+    outside = [n for n in weight_map.values() if not isinstance(n, str) or Path(n).name != n]
+    if outside:
+        raise UserError(
+            f"{path / INDEX_NAME} names {outside[0]!r}, which is no file of this folder: download "
+            "it again"
+        )
     return weight_map
 
 
@@ -154,6 +175,12 @@ def _read_header(shard: Path) -> dict[str, tuple[int, ...]]:
     end = 8 + length + max((entry["data_offsets"][1] for entry in header.values()), default=0)
     if end != size:
         raise ValueError(f"its header says {end} bytes and the file has {size}")
+    odd = {name: e["dtype"] for name, e in header.items() if e["dtype"] not in _DTYPES}
+    if odd:
+        raise ValueError(
+            f"{shorten_names(odd)} are stored as {', '.join(sorted(set(odd.values())))} and only "
+            f"{', '.join(_DTYPES)} can be loaded"
+        )
     return {name: tuple(entry["shape"]) for name, entry in header.items()}
 
 

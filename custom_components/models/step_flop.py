@@ -1,7 +1,8 @@
 """How many FLOP a training step takes, from a few counts made once on the meta device.
 
 For a decoder the FLOP of forward and backward are exactly linear in three sums over the rows of a
-step: input positions, squared row lengths (attention) and supervised positions (the head).
+step: input positions, squared row lengths (attention) and supervised positions (the head). What a
+step takes whatever its rows, such as DoRA's norms of weights, is left out.
 ``FlopCounterMode`` counts a few small shapes, which gives the three coefficients; after that any
 step costs an addition, compiled or not. Recomputation under checkpointing is left out: the number
 is the model's, not the implementation's. Attention counts as full, not causal, as is usual.
@@ -18,7 +19,7 @@ from torchtune.modules import TransformerDecoder
 from custom_components.hardware.peaks import find_peak_flop_per_s
 from custom_components.models.causal_lm import CausalLM
 
-_SHORT, _LONG = 64, 128
+_LENGTH = 64
 
 
 @dataclass(frozen=True)
@@ -84,18 +85,18 @@ def measure_step_flop(decoder: TransformerDecoder) -> StepFlop:
     layers = decoder.layers
     try:
         decoder.layers = layers[:1]
-        first_short, first_long = _count(decoder, _SHORT, 1), _count(decoder, _LONG, 1)
-        per_supervised = _count(decoder, _SHORT, 2) - first_short
+        first = [_count(decoder, times * _LENGTH, 1) for times in (1, 2, 3)]
+        per_supervised = _count(decoder, _LENGTH, 2) - first[0]
         decoder.layers = layers[:2]
-        short, long = _count(decoder, _SHORT, 1), _count(decoder, _LONG, 1)
+        both = [_count(decoder, times * _LENGTH, 1) for times in (1, 2, 3)]
     finally:
         decoder.layers = layers
     num_others = len(layers) - 1
-    short = first_short + num_others * (short - first_short) - per_supervised
-    long = first_long + num_others * (long - first_long) - per_supervised
-    # short = position * S + square * S^2, and the same for the long row.
-    per_square = (long / _LONG - short / _SHORT) / (_LONG - _SHORT)
-    return StepFlop(short / _SHORT - per_square * _SHORT, per_square, per_supervised)
+    once, twice, thrice = (a + num_others * (b - a) for a, b in zip(first, both, strict=True))
+    # Each is constant + position * S + square * S^2; the differences are free of the constant.
+    per_square = (thrice - 2 * twice + once) / (2 * _LENGTH**2)
+    per_position = (twice - once) / _LENGTH - per_square * 3 * _LENGTH
+    return StepFlop(per_position, per_square, per_supervised)
 
 
 def _count(decoder: TransformerDecoder, length: int, num_supervised: int) -> int:

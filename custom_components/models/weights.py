@@ -31,10 +31,12 @@ from torchtune.modules import TransformerDecoder
 from torchtune.modules.peft import get_adapter_params
 
 from custom_components.errors import UserError
+from custom_components.hardware.memory import release_freed_memory
 from custom_components.models.gguf import GGUFHeader, read_gguf
 from custom_components.models.gguf import read_tensor as read_gguf_tensor
 from custom_components.models.model_facts import (
     ModelFacts,
+    check_kind,
     compare_facts,
     facts_of_config,
     facts_of_gguf,
@@ -146,6 +148,7 @@ def load_weights(
     read = open_base(decoder, checkpoint_dir, seed=seed)
     for name in base_parameters(decoder):
         place(decoder, name, read(name), device=device, dtype=dtype)
+        release_freed_memory()
     for name, parameter in get_adapter_params(decoder).items():
         values = _start_adapter(decoder, name, parameter, seed)
         place(decoder, name, values, device=device, dtype=dtype)
@@ -217,11 +220,14 @@ def _compare(
     source: GGUFHeader | SafetensorsFolder,
 ) -> tuple[_Checkpoint, list[str]]:
     tied = "output.weight" not in base
+    problems = []
     if isinstance(source, GGUFHeader):
         checkpoint = _describe_gguf(source)
     else:
         checkpoint = _describe_folder(source, decoder, tied)
-    return checkpoint, compare_facts(decoder, checkpoint.facts) + _compare_tensors(base, checkpoint)
+        problems = check_kind(source.config) if (source.path / "config.json").is_file() else []
+    problems += compare_facts(decoder, checkpoint.facts)
+    return checkpoint, problems + _compare_tensors(base, checkpoint)
 
 
 def _describe_gguf(header: GGUFHeader) -> _Checkpoint:

@@ -39,6 +39,14 @@ class World:
             dist.all_reduce(tensor)
         return tensor
 
+    def leave(self) -> None:
+        """Leave the group for good: what follows may take as long as it takes on each rank.
+
+        Whoever waits in a collective for a rank that writes gigabytes runs into its time limit
+        (pytorch/torchtune#2093).
+        """
+        dist.destroy_process_group()
+
     def mesh(self) -> DeviceMesh:
         """Return all ranks as one dimension of a device mesh."""
         return init_device_mesh(self.device.type, (self.size,))
@@ -84,4 +92,5 @@ def open_world(device_type: str, *, num_threads: int | None = None) -> Iterator[
         torch.cuda.set_device(device)
     _init_process_group(device_type)
     yield World(dist.get_rank(), dist.get_world_size(), local_rank, device)
-    dist.destroy_process_group()
+    if dist.is_initialized():
+        dist.destroy_process_group()

@@ -52,11 +52,12 @@ def parallelize(
 
 
 def _shard(model: CausalLM, mesh: DeviceMesh, dtype: torch.dtype) -> None:
-    """Split every parameter by rows over the ranks, one unit a layer, one for the head.
+    """Split every parameter by rows over the ranks: a unit a layer, one for the head, the rest.
 
-    Embeddings and final norm are the root's, which keeps them gathered from forward to backward.
-    So does the head: its backward follows at once. Tied embeddings are the head's parameter, used
-    by both ends of the model, and are gathered once.
+    The head stays gathered from forward to backward, which follows at once, and so does the root,
+    which is left with the final norm and the embeddings: let go after forward as a unit of their
+    own, FSDP would fetch even frozen ones again in backward. Tied embeddings are the head's
+    parameter and are gathered once for both ends.
     """
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
     for layer in model.decoder.layers:

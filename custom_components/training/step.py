@@ -54,6 +54,12 @@ def _count(batches: Sequence[Batch], world: World) -> StepResult:
     return StepResult(None, None, *world.sum(torch.tensor(sizes).sum(dim=0)).tolist())
 
 
+def _explain(step: int) -> str:
+    if step == 1:
+        return "No step was taken yet: the checkpoint or the adapter holds such numbers."
+    return "Often an earlier step made the weights too large: lower optimizer.lr."
+
+
 def _raise_non_finite(
     step: int,
     loss: float,
@@ -73,7 +79,7 @@ def _raise_non_finite(
     where = "; ".join(found) or "no row: every loss was finite, the gradient overflowed"
     raise NonFiniteError(
         f"step {step}: loss {loss}, gradient norm {grad_norm}; rows with a non-finite loss: "
-        f"{where}. Often an earlier step made the weights too large: lower optimizer.lr. "
+        f"{where}. {_explain(step)} "
         "This step changed nothing."
     )
 

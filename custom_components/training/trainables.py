@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
+from custom_components.models.nf4 import local_part
 from custom_components.models.placement import rows_of
 from custom_components.training.distributed import World
 
@@ -151,7 +152,7 @@ class ShardedTrainables:
     def __init__(self, parameters: Mapping[str, nn.Parameter], world: World) -> None:
         self._parameters = {name: _as_dtensor(p) for name, p in parameters.items()}
         self._world = world
-        self.masters = [nn.Parameter(_local(p)) for p in self._parameters.values()]
+        self.masters = [nn.Parameter(local_part(p.detach())) for p in self._parameters.values()]
         self._loss = torch.zeros((), device=world.device)
 
     def accumulate(self, loss: torch.Tensor) -> None:
@@ -160,7 +161,7 @@ class ShardedTrainables:
         self._loss += loss.detach()
 
     def _gradients(self) -> list[torch.Tensor | None]:
-        return [None if p.grad is None else _local(p.grad) for p in self._parameters.values()]
+        return [p.grad if p.grad is None else local_part(p.grad) for p in self._parameters.values()]
 
     def reduce(self) -> tuple[float, float]:
         """See ``Trainables``."""
@@ -198,12 +199,6 @@ def _as_dtensor(parameter: nn.Parameter) -> DTensor:
     assert isinstance(parameter, DTensor), "all trainable parameters are sharded, or none"
     assert parameter.dtype == torch.float32
     return parameter
-
-
-def _local(tensor: torch.Tensor) -> torch.Tensor:
-    detached = tensor.detach()
-    assert isinstance(detached, DTensor)
-    return detached.to_local()
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:

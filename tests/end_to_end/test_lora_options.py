@@ -73,6 +73,52 @@ def test_a_bf16_run_exports_its_fp32_masters(runs: Path) -> None:
     assert any((t != t.bfloat16().float()).any() for t in adapter.values())
 
 
+def test_a_sharded_run_goes_on_from_an_adapter(runs: Path) -> None:
+    source = runs / "pairs.jsonl"
+    words = [
+        *COMMON, f"dataset.source={source}", "batch_size=3", "data_parallel=shard", "max_steps=3",
+        f"adapter_path={runs / 'five steps' / 'export' / 'adapter'}",
+    ]  # fmt: skip
+    run_ranks(2, run_lora, str(runs), "three more, sharded", words)
+    expected = read_losses(runs / "eight steps")[5:]
+    assert read_losses(runs / "three more, sharded") == pytest.approx(expected, abs=1e-5)
+
+
+def start_in_bf16(output_dir: str, mode: str) -> dict[str, list[float]]:
+    """Return the whole masters of a bf16 run that takes no step."""
+    import custom_lora
+
+    found = {}
+
+    def keep(model, trainables, *args, **kwargs):
+        found.update({name: values.tolist() for name, values in trainables.gather().items()})
+        raise InterruptedError
+
+    custom_lora.train = keep
+    words = ["model.use_dora=true", "dtype=bf16", "batch_size=3", f"data_parallel={mode}"]
+    source = f"dataset.source={output_dir}/pairs.jsonl"
+    with contextlib.suppress(InterruptedError):
+        run_lora(output_dir, mode, [source, "lr_scheduler.num_warmup_steps=0", *words])
+    return found
+
+
+def test_a_bf16_run_starts_from_the_same_masters_whole_or_sharded(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "pairs.jsonl", 6)
+    whole, sharded = (
+        run_ranks(2, start_in_bf16, str(tmp_path), mode)[0] for mode in ("replicate", "shard")
+    )
+    assert any("magnitude" in name for name in whole)
+    assert whole == sharded
+
+
+def test_ranks_that_cannot_share_nf4_matrices_are_refused_by_the_recipe_too(tmp_path: Path) -> None:
+    """With several nodes the parent knows only its own ranks."""
+    source = f"dataset.source={write_pairs(tmp_path / 'pairs.jsonl', 6)}"
+    words = [source, "model.quantize_base=true", "data_parallel=shard", "batch_size=1"]
+    with pytest.raises(RuntimeError, match="cannot split NF4 matrices .* over 3 ranks"):
+        run_ranks(3, run_lora, str(tmp_path), "run", [*words, "lr_scheduler.num_warmup_steps=0"])
+
+
 def read_plan_and_seed(output_dir: str, overrides: list[str]) -> tuple[list[str], int]:
     """Return the order of the rows on this rank and the seed that dropout starts from."""
     import custom_lora

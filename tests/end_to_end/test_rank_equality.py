@@ -31,8 +31,9 @@ REPLICATE = {1: ["batch_size=4"], 2: ["batch_size=2"], 4: ["batch_size=1"]}
 SHARD = {
     size: [*REPLICATE[size], "data_parallel=shard"] for size in (2, 4)
 }  # one process does not shard
-# At the common rate these two are chaotic: rounding alone grows to 1e-4 within 21 steps.
+# At the common rate these are chaotic: rounding alone grows to 1e-4 within 21 steps.
 ADAPTED_HEAD = ["model.apply_lora_to_output=true", "optimizer.lr=0.004"]
+RANK_3 = ["model.lora_rank=3", "optimizer.lr=0.004"]
 RANK_2 = ["model.lora_rank=2", "optimizer.lr=0.004"]
 LORA_LAYOUTS = {
     "accumulation 4": (1, ["batch_size=1", "gradient_accumulation_steps=4"]),
@@ -50,8 +51,14 @@ LORA_LAYOUTS = {
     "adapted head": (1, [*REPLICATE[1], *ADAPTED_HEAD]),
     "shard on 4, rank 2": (4, [*SHARD[4], *RANK_2]),  # two ranks hold no row of A
     "rank 2": (1, [*REPLICATE[1], *RANK_2]),
+    "shard on 2, rank 3": (2, [*SHARD[2], *RANK_3]),  # two rows of A and one, which FSDP pads
+    "rank 3": (1, [*REPLICATE[1], *RANK_3]),
 }
-REFERENCES = {"shard on 2, adapted head": "adapted head", "shard on 4, rank 2": "rank 2"}
+REFERENCES = {
+    "shard on 2, adapted head": "adapted head",
+    "shard on 4, rank 2": "rank 2",
+    "shard on 2, rank 3": "rank 3",
+}
 
 
 def _layouts() -> dict[str, tuple[int, list[str]]]:

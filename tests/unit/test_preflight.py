@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 
 from custom_components import preflight
 from custom_components.models.adapters import save_adapter
+from custom_components.models.lora_settings import apply_rslora
 from custom_components.models.tiny import tiny_lora_llama3_8b
 from custom_components.models.weights import load_weights
 from custom_components.options import EvalOptions, LoraOptions, WandbOptions
@@ -210,6 +211,15 @@ def test_adapters_must_be_peft_folders_that_fit_the_model(tmp_path):
     assert check(tmp_path, model=fitting, **paths) == []
     problems = check(tmp_path, **paths)
     assert any(p.startswith("adapter_paths[0]: ") and "r is 4 and" in p for p in problems)
+
+
+def test_an_adapter_must_be_scaled_as_the_config_says(tmp_path):
+    decoder = tiny_lora_llama3_8b(["q_proj"])
+    apply_rslora(decoder)
+    save_adapter(decoder, tmp_path, base_model="x")
+    assert check(tmp_path, adapter_path=str(tmp_path), use_rslora=True) == []
+    (problem,) = check(tmp_path, adapter_path=str(tmp_path))
+    assert "use_rslora is true and the config's use_rslora is false" in problem
 
 
 def test_a_run_needs_an_end(tmp_path):

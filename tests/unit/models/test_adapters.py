@@ -288,6 +288,19 @@ def test_adapters_of_another_kind_are_refused(tmp_path, change, message):
     assert message in refused(decoder, tmp_path)
 
 
+@pytest.mark.parametrize("start", ["pissa", "pissa_niter_4", "olora", "loftq"])
+def test_adapters_of_a_base_that_peft_changed_are_refused(tmp_path, start):
+    """PEFT subtracts their start from the base weights when it loads them."""
+    save_adapter(build(**ALL), tmp_path, base_model="x")
+    path = tmp_path / "adapter_config.json"
+    config = json.loads(path.read_text())
+    for value in (True, "gaussian", "eva"):
+        path.write_text(json.dumps(config | {"init_lora_weights": value}))
+        read_adapter(build_on_meta(**ALL), tmp_path)
+    path.write_text(json.dumps(config | {"init_lora_weights": start}))
+    assert f"init_lora_weights is '{start}'" in refused(build(**ALL), tmp_path)
+
+
 def test_files_that_are_missing_or_damaged_are_named(tmp_path):
     decoder = build(lora_attn_modules=["q_proj"])
     assert f"does not hold {CONFIG} and {WEIGHTS}" in refused(decoder, tmp_path)

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
+from torchao.dtypes.nf4tensor import to_nf4
 from torchtune.models.convert_weights import tune_to_hf
 from torchtune.models.llama3_1 import lora_llama3_1
 
@@ -21,12 +22,12 @@ from custom_components.errors import UserError
 from custom_components.models import merge
 from custom_components.models.adapters import adapter_parameters, save_adapter
 from custom_components.models.byte_tokenizer import byte_tokenizer
-from custom_components.models.merge import check_merge, merge_adapter
+from custom_components.models.merge import check_room, merge_adapter
 from custom_components.models.nf4 import is_nf4
 from custom_components.models.safetensors_folder import read_folder, read_tensor
 from custom_components.models.smollm2 import lora_smollm2_135m
 from custom_components.models.smollm2_tokenizer import smollm2_tokenizer
-from custom_components.models.weights import base_parameters
+from custom_components.models.weights import base_parameters, load_weights
 from tests.lora_runs import ON_CPU, ROOT
 from tests.unit.models.lora_decoders import ALL, METHODS, build, build_on_meta, train
 
@@ -182,6 +183,34 @@ def test_merged_weights_are_rounded_once(base_folder, tiny_reference, tmp_path):
     assert model.dtype == torch.bfloat16
 
 
+def test_an_untrained_dora_adapter_changes_nothing_in_bf16(base_folder, tiny_reference, tmp_path):
+    """The module divides the norms it began with by norms rounded alike."""
+    arguments = ALL | {"use_dora": True}
+    decoder = build_on_meta(**arguments)
+    load_weights(decoder, str(base_folder), device=CPU, dtype=torch.bfloat16, seed=0)
+    folder = export(decoder, tmp_path / "m", checkpoint_dir=str(base_folder), dtype=torch.bfloat16)
+    for name in ("self_attn.q_proj", "mlp.gate_proj", "mlp.down_proj"):
+        key = f"model.layers.1.{name}.weight"
+        found = read_tensor(read_folder(folder), key)
+        assert torch.equal(found, tiny_reference.get_parameter(key).bfloat16())
+
+
+def test_nf4_is_computed_in_the_runs_dtype(base_folder, tiny_reference, tmp_path):
+    """What a bf16 run trained on is NF4 of the bf16 matrix, not of the checkpoint's fp32 one."""
+    decoder = build_on_meta(**ALL, quantize_base=True)
+    adapter = {name: torch.zeros(p.shape) for name, p in adapter_parameters(decoder).items()}
+    folder = tmp_path / "m"
+    merge_adapter(
+        decoder, adapter, folder, checkpoint_dir=str(base_folder), device=CPU,
+        dtype=torch.bfloat16, seed=0, tokenizer=byte_tokenizer(),
+    )  # fmt: skip
+    base = tiny_reference.model.layers[1].mlp.gate_proj.weight.detach()
+    expected = to_nf4(base.bfloat16(), 64, 8).get_original_weight()
+    found = read_tensor(read_folder(folder), "model.layers.1.mlp.gate_proj.weight")
+    assert torch.equal(found, expected)
+    assert not torch.equal(found, to_nf4(base, 64, 8).get_original_weight().bfloat16())
+
+
 def test_the_base_folders_own_files_come_along(base_folder, tmp_path):
     base = tmp_path / "base"
     base.mkdir()
@@ -227,7 +256,7 @@ def test_a_full_disk_is_found_before_anything_is_written(tmp_path, monkeypatch):
     for num_free, num_problems in ((num_bytes, 0), (num_bytes - 1, 1)):
         usage = SimpleNamespace(free=num_free)
         monkeypatch.setattr("shutil.disk_usage", lambda _, usage=usage: usage)
-        problems = check_merge(decoder, tmp_path / "a" / "b", dtype=torch.bfloat16)
+        problems = check_room(decoder, tmp_path / "a" / "b", dtype=torch.bfloat16)
         assert len(problems) == num_problems
     assert "make room" in problems[0] and str(tmp_path) in problems[0]
     assert list(tmp_path.iterdir()) == []

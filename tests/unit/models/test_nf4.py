@@ -104,11 +104,6 @@ def test_torchtunes_own_quantised_builders_are_recognised():
     assert is_nf4(decoder.layers[0].attn.k_proj.weight)
 
 
-def test_blocks_that_do_not_fit_are_refused_with_their_size():
-    with pytest.raises(UserError, match=r"pieces of 4,096 numbers.*layers.\[0-1\].attn.k_proj"):
-        build(scaler_block_size=64)
-
-
 @pytest.mark.parametrize("num_ranks", [2, 4])
 def test_shards_of_a_matrix_are_its_rows_quantised_together(num_ranks):
     values = matrix(128, 64)
@@ -131,3 +126,12 @@ def test_sharding_needs_blocks_that_divide():
     assert "[32, 64] over 2 ranks" in problem
     assert "32 * 64 = 2,048 must be divisible by 4,096" in problem
     assert "attn.k_proj.weight" in problem and "attn.v_proj.weight" in problem
+
+
+def test_sharding_needs_rows_that_divide():
+    """[128, 96] over 3 ranks: 24 blocks of 512 divide by 3, 128 rows do not."""
+    decoder = build(embed_dim=96, num_heads=6, num_kv_heads=3)
+    with pytest.raises(UserError) as error:
+        check_nf4(decoder, num_shards=3)
+    (problem,) = error.value.problems
+    assert "[128, 96]" in problem and "and 128 by 3" in problem

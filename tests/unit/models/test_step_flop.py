@@ -34,6 +34,18 @@ def test_counts_of_small_shapes_predict_a_real_step_of_any_shape(is_lora: bool) 
     assert predicted == pytest.approx(counter.get_total_flops(), rel=1e-9)
 
 
+@pytest.mark.parametrize("method", [{"use_dora": True}, {"quantize_base": True}])
+def test_rows_take_the_same_whatever_is_done_to_the_weights(method: dict[str, bool]) -> None:
+    """DoRA's norms cost the same for any row, unpacking 4 bits takes no products."""
+    counts = []
+    for arguments in ({}, method):
+        with torch.device("meta"):
+            decoder = tiny_lora_llama3_8b(["q_proj"], apply_lora_to_mlp=True, **arguments)
+        freeze_base(decoder)
+        counts.append(measure_step_flop(decoder))
+    assert counts[0] == counts[1]
+
+
 def test_lora_of_llama_3_8b_takes_about_four_flop_a_parameter_and_token() -> None:
     """4N for frozen weights (forward, and the gradient of the input), 6N for trained ones."""
     from torchtune.models.llama3 import lora_llama3_8b

@@ -14,6 +14,8 @@ from torchtune.modules import TiedLinear
 
 from custom_components.errors import UserError
 from custom_components.models import weights
+from custom_components.models.lora_settings import switch_adapters
+from custom_components.models.safetensors_folder import INDEX_NAME
 from custom_components.models.smollm2 import lora_smollm2_135m, smollm2_135m
 from custom_components.models.tiny import tiny_llama3_8b, tiny_lora_llama3_8b
 from custom_components.models.weights import check_checkpoint, load_weights
@@ -353,3 +355,72 @@ def test_a_tied_model_takes_an_output_matrix_only_if_it_equals_the_embeddings(ti
     save_file(tensors, path)
     load(tiny_tied_model, tiny_folder)
     assert "ties its output to the embeddings" in refused(tiny_llama3_8b, tiny_folder)
+
+
+@pytest.mark.parametrize("quantize_base", [False, True])
+def test_dora_starts_as_its_base(quantize_base):
+    """Magnitudes are the norms of the rows as they are stored, by arXiv:2402.09353, equation 5."""
+    decoder = load(
+        tiny_lora_llama3_8b, "random", ["q_proj"], apply_lora_to_mlp=True, use_dora=True,
+        quantize_base=quantize_base,
+    )  # fmt: skip
+    module = decoder.layers[1].attn.q_proj
+    weight = module.weight.get_original_weight() if quantize_base else module.weight
+    torch.testing.assert_close(module.magnitude, weight.square().sum(dim=1).sqrt())
+    tokens = torch.arange(12)[None]
+    adapted = decoder(tokens)
+    switch_adapters(decoder, on=False)
+    torch.testing.assert_close(adapted, decoder(tokens), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_hidden_layers": 3}, "num_layers 3 and the model has 2"),
+        ({"vocab_size": 500}, "vocab_size 500 and the model has 512"),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
+        ({"attention_bias": True}, "attention_bias True"),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config"),
+        ({"model_type": "qwen2"}, "model_type 'qwen2'"),
+        ({"num_hidden_layers": "2"}, "its config has a wrong value"),
+    ],
+)
+def test_a_config_of_another_model_is_refused(tiny_folder, changes, message):
+    """It would be copied into a merged model, which ``transformers`` then computes differently."""
+    config = json.loads((tiny_folder / "config.json").read_text())
+    (tiny_folder / "config.json").write_text(json.dumps(config | changes))
+    assert message in refused(tiny_llama3_8b, tiny_folder)
+    (tiny_folder / "config.json").write_text("{}")
+    assert "model_type None" in refused(tiny_llama3_8b, tiny_folder)
+
+
+@pytest.mark.parametrize("extra", ["model.safetensors", "model-00099-of-00099.safetensors"])
+def test_a_shard_that_the_index_does_not_name_is_refused(tiny_folder, extra):
+    shutil.copy(next(tiny_folder.glob("model-*.safetensors")), tiny_folder / extra)
+    assert f"and not {extra}, which is there too" in refused(tiny_llama3_8b, tiny_folder)
+
+
+@pytest.mark.parametrize("name", ["../elsewhere.safetensors", "/model.safetensors", 7])
+def test_an_index_that_leads_out_of_the_folder_is_refused(tiny_folder, name):
+    index = json.loads((tiny_folder / INDEX_NAME).read_text())
+    index["weight_map"]["model.norm.weight"] = name
+    (tiny_folder / INDEX_NAME).write_text(json.dumps(index))
+    message = refused(tiny_llama3_8b, tiny_folder)
+    assert f"names {name!r}, which is no file of this folder" in message
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn])
+def test_numbers_that_need_scales_are_refused(tiny_folder, dtype):
+    weight_map = json.loads((tiny_folder / INDEX_NAME).read_text())["weight_map"]
+    path = tiny_folder / weight_map["model.norm.weight"]
+    tensors = load_file(path)
+    tensors["model.norm.weight"] = tensors["model.norm.weight"].to(dtype)
+    path.unlink()
+    save_file(tensors, path)
+    message = refused(tiny_llama3_8b, tiny_folder)
+    assert "model.norm.weight are stored as" in message and "only F64, F32, F16, BF16" in message
+
+
+def test_a_relative_folder_says_where_it_was_looked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert f"folder gone (in {tmp_path}) does not exist" in refused(tiny_llama3_8b, "gone")

@@ -10,6 +10,7 @@ import custom_components.compat  # noqa: F401
 import math
 import os
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from custom_components.models.causal_lm import CausalLM
 from custom_components.models.smollm2 import _tie_output
 from custom_components.models.tiny import tiny_lora_llama3_8b
 from custom_components.models.weights import load_weights
+from custom_components.options import ActivationCheckpointing, DataParallel
 from custom_components.training.distributed import open_world
 from custom_components.training.parallel import parallelize
 from custom_components.training.trainables import build_trainables
@@ -56,54 +58,62 @@ class WeighedCommDebugMode(CommDebugMode):
         return result
 
 
-def count_step(
-    mode: Any, builder_arguments: dict[str, Any], checkpointing: Any, lengths: list[int], tied: bool
-) -> tuple[list[tuple[str, int]], int]:
+@dataclass(frozen=True)
+class Case:
+    """How the model is held."""
+
+    mode: DataParallel = "shard"
+    checkpointing: ActivationCheckpointing = "none"
+    dtype: torch.dtype = torch.float32
+    quantize_base: bool = False
+    tied: bool = False
+
+
+CASES = {
+    "replicate": Case(mode="replicate"),
+    "shard": Case(),
+    "shard, checkpointing": Case(checkpointing="full"),
+    "shard, nf4": Case(quantize_base=True),
+    "shard, tied": Case(tied=True),
+    "shard, bf16": Case(dtype=torch.bfloat16),
+}
+
+
+def count_step(case: Case, lengths: list[int]) -> tuple[list[tuple[str, int]], int]:
     """Return the collectives of a micro-step, its reduction and a save, and CommDebugMode's count.
 
     ``CommDebugMode`` itself sees any collective: one that ``NAMES`` lacks makes the counts differ.
     """
     with open_world("cpu") as world:
         with torch.device("meta"):
-            decoder = tiny_lora_llama3_8b(["q_proj", "v_proj"], **builder_arguments)
-            if tied:
+            decoder = tiny_lora_llama3_8b(["q_proj", "v_proj"], quantize_base=case.quantize_base)
+            if case.tied:
                 _tie_output(decoder)
         freeze_base(decoder)
         model = CausalLM(decoder, num_chunk_tokens=1)  # as many chunks as supervised tokens
         parallelize(
-            model, world, data_parallel=mode, activation_checkpointing=checkpointing,
-            compile_layers=False, dtype=torch.float32,
+            model, world, data_parallel=case.mode, activation_checkpointing=case.checkpointing,
+            compile_layers=False, dtype=case.dtype,
         )  # fmt: skip
-        load_weights(decoder, "random", device=world.device, dtype=torch.float32, seed=0)
+        load_weights(decoder, "random", device=world.device, dtype=case.dtype, seed=0)
         trainables = build_trainables(adapter_parameters(decoder), world)
         length = lengths[world.rank]
         tokens = torch.arange(length)[None]
         positions = torch.arange(length - 1)
         for _ in range(2):  # the first run of FSDP sets itself up
-            with WeighedCommDebugMode() as mode_:
+            with WeighedCommDebugMode() as counter:
                 trainables.accumulate(model(tokens, positions, tokens[0, 1:]))
                 trainables.reduce()
                 trainables.gather()
             trainables.publish()
-        return mode_.collectives, mode_.get_total_counts()
-
-
-CASES: dict[str, tuple[Any, dict[str, Any], Any, bool]] = {
-    "replicate": ("replicate", {}, "none", False),
-    "shard": ("shard", {}, "none", False),
-    "shard, checkpointing": ("shard", {}, "full", False),
-    "shard, nf4": ("shard", {"quantize_base": True}, "none", False),
-    "shard, tied": ("shard", {}, "none", True),
-}
+        return counter.collectives, counter.get_total_counts()
 
 
 def count_all(ports: list[int], lengths: list[int]) -> dict[str, tuple[list[tuple[str, int]], int]]:
     counts = {}
-    for port, (name, (mode, arguments, checkpointing, tied)) in zip(
-        ports, CASES.items(), strict=True
-    ):
+    for port, (name, case) in zip(ports, CASES.items(), strict=True):
         os.environ["MASTER_PORT"] = str(port)  # a second group on one port may meet the first
-        counts[name] = count_step(mode, arguments, checkpointing, lengths, tied)
+        counts[name] = count_step(case, lengths)
     return counts
 
 
@@ -137,12 +147,14 @@ def test_replicate_sums_one_buffer_of_adapter_gradients_and_the_loss(counted: An
     assert collectives == [(REDUCE, FP32 * (LAYERS * ADAPTER_OF_LAYER + 1))]
 
 
-def expected_of_shard(base_of_layer: int, *, tied: bool) -> Counter[tuple[str, int]]:
-    layer = base_of_layer + FP32 * (NORMS_OF_LAYER + ADAPTER_OF_LAYER)
-    embeddings = FP32 * VOCAB * DIM
+def expected_of_shard(
+    base_of_layer: int, *, tied: bool = False, itemsize: int = FP32
+) -> Counter[tuple[str, int]]:
+    layer = base_of_layer + itemsize * (NORMS_OF_LAYER + ADAPTER_OF_LAYER)
+    embeddings, norm = itemsize * VOCAB * DIM, itemsize * DIM
     expected = Counter({(GATHER, layer): 2 * LAYERS})  # forward, backward
     expected[GATHER, embeddings] += 1  # the head, with or without the embeddings
-    expected[GATHER, FP32 * DIM if tied else embeddings + FP32 * DIM] += 1  # the root: final norm
+    expected[GATHER, norm if tied else embeddings + norm] += 1  # the root
     expected[SCATTER, FP32 * ADAPTER_OF_LAYER] += LAYERS
     expected[REDUCE, 2 * FP32] += 1  # loss and squared norm
     for num_rows, num_columns in ADAPTERS:
@@ -153,7 +165,7 @@ def expected_of_shard(base_of_layer: int, *, tied: bool) -> Counter[tuple[str, i
 @pytest.mark.parametrize("case", ["shard", "shard, checkpointing"])
 def test_shard_gathers_each_layer_twice_and_the_rest_once(counted: Any, case: str) -> None:
     collectives, _ = counted[0][case]
-    assert Counter(collectives) == expected_of_shard(FP32 * BASE_OF_LAYER, tied=False)
+    assert Counter(collectives) == expected_of_shard(FP32 * BASE_OF_LAYER)
 
 
 def test_tied_embeddings_are_gathered_once(counted: Any) -> None:
@@ -165,5 +177,10 @@ def test_nf4_is_gathered_at_four_bits_and_its_scalers(counted: Any) -> None:
     scalers = BASE_OF_LAYER // 64
     nf4 = BASE_OF_LAYER // 2 + scalers + FP32 * scalers // 8  # tiny groups 8 scalers
     collectives, _ = counted[0]["shard, nf4"]
-    assert Counter(collectives) == expected_of_shard(nf4, tied=False)
+    assert Counter(collectives) == expected_of_shard(nf4)
     assert math.isclose(nf4 / (FP32 * BASE_OF_LAYER), 0.131, abs_tol=1e-3)
+
+
+def test_bf16_is_gathered_in_bf16_and_its_gradients_are_summed_in_fp32(counted: Any) -> None:
+    collectives, _ = counted[0]["shard, bf16"]
+    assert Counter(collectives) == expected_of_shard(2 * BASE_OF_LAYER, itemsize=2)
