@@ -30,7 +30,7 @@ demo: $(STAMP)  ## fine-tune SmolLM2-135M on the CPU, show before and after
 	  'adapter_paths=[runs/$(DEMO_RUN)/export/adapter]'
 
 export: $(STAMP)  ## merge a run's adapter into its base: make export ADAPTER=runs/NAME/export/adapter
-	$(BIN)/python -m custom_components.models.merge $(ADAPTER) $(OVERRIDES)
+	$(BIN)/python -m custom_components.models.merge $(if $(ADAPTER),"$(ADAPTER)") $(OVERRIDES)
 
 lint: $(STAMP)  ## style and types
 	$(BIN)/ruff check .

@@ -56,7 +56,7 @@ def _count(batches: Sequence[Batch], world: World) -> StepResult:
 
 def _explain(step: int) -> str:
     if step == 1:
-        return "No step was taken yet: the checkpoint or the adapter holds such numbers."
+        return "No step was taken yet: look at the checkpoint, the adapter and these rows."
     return "Often an earlier step made the weights too large: lower optimizer.lr."
 
 

@@ -106,6 +106,13 @@ def test_an_optimizer_of_whole_matrices_cannot_work_on_shards(tmp_path):
     assert problem.startswith("optimizer: torch.optim.Adafactor looks at whole matrices")
 
 
+def test_ranks_of_all_nodes_count(tmp_path):
+    changes = {"optimizer": {"_component_": "torch.optim.Adafactor"}, "data_parallel": "shard"}
+    assert check_run(options(tmp_path, **changes), nproc_per_node=1) == []
+    (problem,) = check_run(options(tmp_path, **changes), nproc_per_node=1, num_nodes=2)
+    assert "looks at whole matrices" in problem
+
+
 def test_a_disk_without_room_for_the_merged_model_is_found_before_the_run(tmp_path, monkeypatch):
     usage = collections.namedtuple("usage", "total used free")
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda path: usage(0, 0, 10**10))

@@ -245,6 +245,16 @@ def test_a_failed_export_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_write_that_fails_says_how_to_go_on(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(merge, "write_weights", fail)
+    with pytest.raises(UserError, match=r"No space left.*the adapter is complete.*make export"):
+        export(build(**ALL), tmp_path / "merged")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_existing_folder_is_refused(tmp_path):
     with pytest.raises(UserError, match="exists already"):
         export(build(lora_attn_modules=["q_proj"]), tmp_path)

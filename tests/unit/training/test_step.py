@@ -103,13 +103,20 @@ def test_micro_batch_without_supervised_tokens_adds_nothing() -> None:
     torch.testing.assert_close(head.lora_b.weight, torch.tensor([[0.1], [-0.1]]))
 
 
-def test_non_finite_loss_stops_before_the_optimizer_and_names_the_rows() -> None:
+@pytest.mark.parametrize(
+    ("step", "advice"), [(1, "look at the checkpoint"), (5, "lower optimizer.lr")]
+)
+def test_non_finite_loss_stops_before_the_optimizer_and_names_the_rows(
+    step: int, advice: str
+) -> None:
     model, head = build_two_token_model()
     with torch.no_grad():
         head.lora_b.weight.fill_(float("inf"))
     good, bad = build_batch([], ids=("good",)), build_batch([0], ids=("file.jsonl:7",))
-    with pytest.raises(NonFiniteError, match=r"step 5: .*rank 0: file.jsonl:7") as error:
-        take_step(model, head, [good, bad], step=5)
+    with pytest.raises(
+        NonFiniteError, match=rf"step {step}: .*rank 0: file.jsonl:7.*{advice}"
+    ) as error:
+        take_step(model, head, [good, bad], step=step)
     assert "good" not in str(error.value)
     torch.testing.assert_close(head.lora_a.weight, torch.ones(1, 2))
 
