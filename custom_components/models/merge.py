@@ -44,6 +44,7 @@ from custom_components.models.lora_settings import (
     read_lora_settings,
     scaling_of,
 )
+from custom_components.models.model_facts import head_sizes
 from custom_components.models.nf4 import dequantize_like, has_nf4
 from custom_components.models.safetensors_writer import MAX_SHARD_BYTES, TensorPlan, write_weights
 from custom_components.models.sources import name_base_model
@@ -156,14 +157,7 @@ def _add_adapter(
 
 
 def _to_hf(decoder: TransformerDecoder, name: str, weight: torch.Tensor) -> torch.Tensor:
-    converted = tune_to_hf(
-        {name: weight},
-        num_heads=decoder.num_heads,
-        num_kv_heads=decoder.layers[0].attn.num_kv_heads,
-        dim=decoder.tok_embeddings.embedding_dim,
-        head_dim=decoder.head_dim,
-    )
-    (values,) = converted.values()
+    (values,) = tune_to_hf({name: weight}, **head_sizes(decoder)).values()
     assert isinstance(values, torch.Tensor)
     return values
 

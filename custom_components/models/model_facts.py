@@ -102,6 +102,16 @@ def facts_of_decoder(decoder: TransformerDecoder) -> ModelFacts:
     )
 
 
+def head_sizes(decoder: TransformerDecoder) -> dict[str, int]:
+    """Return what torchtune's converters ask for, to put q and k rows into the other order."""
+    return {
+        "num_heads": decoder.num_heads,
+        "num_kv_heads": decoder.layers[0].attn.num_kv_heads,
+        "dim": decoder.tok_embeddings.embedding_dim,
+        "head_dim": decoder.head_dim,
+    }
+
+
 def compare_facts(decoder: TransformerDecoder, checkpoint: ModelFacts) -> list[str]:
     """Return one sentence for each number in which the checkpoint contradicts the decoder."""
     model = facts_of_decoder(decoder)

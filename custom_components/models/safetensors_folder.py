@@ -62,7 +62,7 @@ def read_folder(path: Path) -> SafetensorsFolder:
         try:
             header = _read_header(shard)
         except (OSError, ValueError, struct.error) as error:
-            problems.append(f"{shard} cannot be read ({error}): download the model again")
+            problems.append(f"{shard} cannot be read ({error})")
             continue
         for name, shape in header.items():
             if name in files:
@@ -169,17 +169,17 @@ def _read_header(shard: Path) -> dict[str, tuple[int, ...]]:
         (length,) = struct.unpack("<Q", file.read(8))
         size = shard.stat().st_size
         if length > size:
-            raise ValueError("it is cut short or not a safetensors file")
+            raise ValueError("it is cut short or not a safetensors file: download it again")
         header = json.loads(file.read(length))
     header.pop("__metadata__", None)
     end = 8 + length + max((entry["data_offsets"][1] for entry in header.values()), default=0)
     if end != size:
-        raise ValueError(f"its header says {end} bytes and the file has {size}")
+        raise ValueError(f"its header says {end} bytes and the file has {size}: download it again")
     odd = {name: e["dtype"] for name, e in header.items() if e["dtype"] not in _DTYPES}
     if odd:
         raise ValueError(
             f"{shorten_names(odd)} are stored as {', '.join(sorted(set(odd.values())))} and only "
-            f"{', '.join(_DTYPES)} can be loaded"
+            f"{', '.join(_DTYPES)} can be loaded: choose a model that is not quantised"
         )
     return {name: tuple(entry["shape"]) for name, entry in header.items()}
 

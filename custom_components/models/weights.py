@@ -40,6 +40,7 @@ from custom_components.models.model_facts import (
     compare_facts,
     facts_of_config,
     facts_of_gguf,
+    head_sizes,
 )
 from custom_components.models.nf4 import local_part
 from custom_components.models.placement import place
@@ -251,14 +252,8 @@ def _describe_folder(
     folder: SafetensorsFolder, decoder: TransformerDecoder, tied: bool
 ) -> _Checkpoint:
     def read(name: str) -> torch.Tensor:
-        converted = hf_to_tune(
-            {name: read_folder_tensor(folder, name)},
-            num_heads=decoder.num_heads,
-            num_kv_heads=decoder.layers[0].attn.num_kv_heads,
-            dim=decoder.tok_embeddings.embedding_dim,
-            head_dim=decoder.head_dim,
-        )
-        (tensor,) = converted.values()
+        stored = {name: read_folder_tensor(folder, name)}
+        (tensor,) = hf_to_tune(stored, **head_sizes(decoder)).values()
         assert isinstance(tensor, torch.Tensor)
         return tensor
 
