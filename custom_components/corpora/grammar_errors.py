@@ -16,8 +16,8 @@ import random
 import re
 from collections.abc import Callable, Iterator
 
-from custom_components.datasets.grammar_frames import Token, frame_words, render
-from custom_components.datasets.grammar_lexicon import (
+from custom_components.corpora.grammar_frames import Token, frame_words, render
+from custom_components.corpora.grammar_lexicon import (
     AGREEMENT,
     CONFUSABLES,
     FILLERS,

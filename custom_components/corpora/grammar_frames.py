@@ -17,12 +17,12 @@ from functools import cache, cached_property
 from itertools import pairwise
 from types import ModuleType
 
-from custom_components.datasets import (
+from custom_components.corpora import (
     grammar_frames_home,
     grammar_frames_town,
     grammar_frames_world,
 )
-from custom_components.datasets.grammar_lexicon import FILLERS, needs_an
+from custom_components.corpora.grammar_lexicon import FILLERS, needs_an
 
 _SLOT = re.compile(r"\{(?:(?P<link>\d):)?(?P<body>[^{}]*)\}")
 _TOKEN = re.compile(

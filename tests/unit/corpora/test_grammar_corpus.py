@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from custom_components.datasets.grammar_corpus import build_grammar_corpus
-from custom_components.datasets.grammar_errors import KINDS
+from custom_components.corpora.grammar_corpus import build_grammar_corpus
+from custom_components.corpora.grammar_errors import KINDS
 
 TRAIN = build_grammar_corpus("train")
 HELDOUT = build_grammar_corpus("heldout")
@@ -17,7 +17,7 @@ ALL = TRAIN + HELDOUT
 DUMP = """
 import json, sys, time
 started = time.perf_counter()
-from custom_components.datasets.grammar_corpus import build_grammar_corpus
+from custom_components.corpora.grammar_corpus import build_grammar_corpus
 pairs = [[p.source, p.target] for p in build_grammar_corpus("heldout")]
 seconds = time.perf_counter() - started
 json.dump({"pairs": pairs, "torch": "torch" in sys.modules, "seconds": seconds}, sys.stdout)

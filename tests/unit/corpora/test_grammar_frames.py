@@ -1,6 +1,6 @@
 import pytest
 
-from custom_components.datasets.grammar_frames import (
+from custom_components.corpora.grammar_frames import (
     Frame,
     load_frames,
     read_tokens,

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from custom_components.datasets import grammar_errors as errors
-from custom_components.datasets.grammar_frames import load_frames, read_tokens, render
+from custom_components.corpora import grammar_errors as errors
+from custom_components.corpora.grammar_frames import load_frames, read_tokens, render
 
 
 def apply(edit, text, place):

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from custom_components.datasets.grammar_errors import corrupt
-from custom_components.datasets.grammar_frames import Frame, load_frames, read_tokens, render
+from custom_components.corpora.grammar_errors import corrupt
+from custom_components.corpora.grammar_frames import Frame, load_frames, read_tokens, render
+from custom_components.datasets.rows import Row
 
 Split = Literal["train", "heldout"]
 SPLITS: tuple[Split, ...] = ("train", "heldout")
@@ -62,6 +63,18 @@ def build_grammar_corpus(split: Split) -> list[GrammarPair]:
         KeyError: If there is no such split.
     """
     return list(_build_splits()[split])
+
+
+def build_rows(split: Split) -> list[Row]:
+    """Return the pairs of a split as rows with the columns ``input`` and ``output``.
+
+    Args:
+        split: ``train`` or ``heldout``.
+    """
+    return [
+        Row(pair.id, {"input": pair.source, "output": pair.target})
+        for pair in build_grammar_corpus(split)
+    ]
 
 
 @cache
