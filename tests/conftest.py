@@ -1,6 +1,7 @@
 """Settings shared by all tests: no hub, real data where it lies, ranks from one forkserver."""
 
 import os
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -10,6 +11,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("WANDB_MODE", "offline")
+_cache = tempfile.TemporaryDirectory(prefix="tunepack-cache-")  # the user's own stays as it is
+os.environ["TUNEPACK_CACHE"] = _cache.name
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest

@@ -1,1 +1,1 @@
-"""Rows, messages, tokens and labels, batches; and the embedded grammar corpus."""
+"""Rows, messages, tokens and labels, batches."""

@@ -19,6 +19,7 @@ where a run of white space, or a numeral beyond ASCII, touches a number.
 import custom_components.compat  # noqa: F401
 
 import functools
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -130,6 +131,10 @@ class SmolLM2Tokenizer:
             num_end = 1 + len(newline)
             return tokens[:-num_end], mask[:-num_end]
         return tokens, mask
+
+    def fingerprint(self) -> str:
+        """Return what changes when its vocabulary does: the SHA-256 of its ``tokenizer.json``."""
+        return hashlib.sha256(self._backend.to_str().encode()).hexdigest()
 
     def save_pretrained(self, folder: Path | str) -> None:
         """Write the files from which ``transformers`` loads this tokenizer and chat template.
