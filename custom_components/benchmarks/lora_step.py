@@ -32,7 +32,7 @@ from torchtune import training
 from torchtune.modules import TransformerDecoder
 from torchtune.modules.loss import CEWithChunkedOutputLoss
 
-from custom_components.benchmarks.results import build_result, print_result
+from custom_components.benchmarks.results import build_result, only_results, print_result
 from custom_components.datasets.collate import IGNORE_INDEX, Batch, collate
 from custom_components.datasets.grammar import grammar_dataset
 from custom_components.models.adapters import adapter_parameters, freeze_base
@@ -182,6 +182,7 @@ def measure_rounds(
     return seconds, gemm_rates
 
 
+@only_results()
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)

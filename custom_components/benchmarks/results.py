@@ -1,17 +1,33 @@
 """Result lines of benchmarks and studies: one JSON object each, the same fields everywhere."""
 
 import json
+import logging
 import platform
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import date
 from importlib.metadata import version
 from typing import Any
 
 import torch
 
+from custom_components.observability.console import get_logger
+
 _VERSIONED = ("torch", "torchao", "torchtune")
+
+
+@contextmanager
+def only_results() -> Iterator[None]:
+    """Keep log lines off standard output, where result lines go. Serves as a decorator too."""
+    logger = get_logger()
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def describe_hardware() -> str:

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from custom_components.benchmarks.results import build_result, print_result
-from custom_components.datasets.grammar_corpus import build_grammar_corpus
+from custom_components.corpora.grammar_corpus import build_grammar_corpus
 from custom_components.models.smollm2_tokenizer import smollm2_tokenizer
 from custom_components.models.sources import find_source
 

@@ -1,8 +1,9 @@
 """How many FLOP a training step takes, from a few counts made once on the meta device.
 
 For a decoder the FLOP of forward and backward are exactly linear in three sums over the rows of a
-step: input positions, squared row lengths (attention) and supervised positions (the head). What a
-step takes whatever its rows, such as DoRA's norms of weights, is left out.
+step: input positions, squared lengths of its rows or, in packs, documents (attention) and
+supervised positions (the head). What a step takes whatever its rows, such as DoRA's norms of
+weights, is left out.
 ``FlopCounterMode`` counts a few small shapes, which gives the three coefficients; after that any
 step costs an addition, compiled or not. Recomputation under checkpointing is left out: the number
 is the model's, not the implementation's. Attention counts as full, not causal, as is usual.
@@ -28,7 +29,7 @@ class StepFlop:
 
     Args:
         per_position: For each input position, padding included.
-        per_square: For each row, times its squared length.
+        per_square: For each row or packed document, times its squared length.
         per_supervised: For each supervised position.
     """
 

@@ -13,7 +13,7 @@ import torch
 from torch.optim import Optimizer
 
 from custom_components.datasets.collate import Batch
-from custom_components.models.causal_lm import CausalLM
+from custom_components.models.causal_lm import CausalLM, summed_loss
 from custom_components.training.distributed import World
 from custom_components.training.trainables import Trainables
 
@@ -32,7 +32,7 @@ class StepResult:
         num_supervised: Tokens with a label.
         num_tokens: Input tokens without padding.
         num_positions: Input positions, padding included.
-        sum_of_squares: Squared row lengths, padding included.
+        sum_of_squares: Squared lengths of what attends to itself, see ``Batch``.
     """
 
     loss: float | None
@@ -100,7 +100,8 @@ def train_step(
         model: Returns the summed loss of a batch.
         trainables: Its trainable parameters; ``optimizer`` works on their masters.
         optimizer: Steps once, unless the step has no supervised token.
-        batches: This rank's micro-batches, as many on every rank; one may be empty.
+        batches: This rank's micro-batches on the model's device, as many on every rank; one may be
+            empty.
         step: Number of this step, for messages.
         clip_grad_norm: Largest gradient norm, or None.
         world: The ranks of this run.
@@ -114,10 +115,9 @@ def train_step(
         return sizes
     losses = []
     for batch in batches:
-        moved = batch.to(world.device)
-        loss = model(moved.tokens, moved.positions, moved.targets) / sizes.num_supervised
-        trainables.accumulate(loss)
-        losses.append(loss.detach())
+        micro_loss = summed_loss(model, batch) / sizes.num_supervised
+        trainables.accumulate(micro_loss)
+        losses.append(micro_loss.detach())
     loss, grad_norm = trainables.reduce()
     if not (math.isfinite(loss) and math.isfinite(grad_norm)):
         _raise_non_finite(step, loss, grad_norm, losses, batches, world)

@@ -1,6 +1,6 @@
 import torch
 
-from custom_components.datasets.collate import IGNORE_INDEX, collate
+from custom_components.datasets.collate import IGNORE_INDEX, collate, collate_packs
 
 X = IGNORE_INDEX
 
@@ -20,6 +20,8 @@ def test_batch_agrees_with_the_case_worked_out_by_hand():
     assert batch.ids == ["f:1", "f:2", "f:3"]
     assert batch.num_tokens == 6
     assert batch.num_supervised == 4
+    assert batch.sum_of_squares == 3 * 3**2
+    assert (batch.input_pos, batch.documents) == (None, None)
     assert {t.dtype for t in (batch.tokens, batch.positions, batch.targets)} == {torch.int64}
 
 
@@ -39,3 +41,39 @@ def test_rank_without_a_row_gets_one_padding_token_and_nothing_supervised():
     assert batch.positions.shape == batch.targets.shape == (0,)
     assert batch.positions.dtype == batch.targets.dtype == torch.int64
     assert (batch.ids, batch.num_tokens, batch.num_supervised) == ([], 0, 0)
+
+
+def test_no_label_crosses_a_boundary_inside_a_pack():
+    """torchtune trains the last token of a sample on the first of the next (#2613).
+
+    Nothing is masked; inputs of 3, 2 and 1 positions and two of padding, worked out by hand.
+    """
+    first, second, third = [
+        {"tokens": t, "labels": t, "id": f"f:{t[0]}"} for t in ([1, 2, 3, 4], [5, 6, 7], [8, 9])
+    ]
+    batch = collate_packs([[first, second], [third]], pad_id=0, capacity=5)
+    assert batch.tokens.tolist() == [[1, 2, 3, 5, 6], [8, 0, 0, 0, 0]]
+    assert batch.input_pos.tolist() == [[0, 1, 2, 0, 1], [0, 0, 0, 0, 0]]
+    assert batch.documents == [[3, 2], [1]]
+    assert batch.positions.tolist() == [0, 1, 2, 3, 4, 5]
+    assert batch.targets.tolist() == [2, 3, 4, 6, 7, 9]
+    assert batch.ids == ["f:1", "f:5", "f:8"]
+    assert (batch.num_tokens, batch.num_positions) == (6, 10)
+    assert batch.sum_of_squares == 3**2 + 2**2 + 1 + 4 * 1  # padding attends to itself alone
+
+
+def test_packed_rows_are_as_wide_as_the_longest_in_steps_of_128_up_to_the_capacity():
+    """Few different widths: attention on CUDA is compiled for each."""
+
+    def width(num_inputs: int, capacity: int) -> int:
+        sample = {"tokens": [1] * (num_inputs + 1), "labels": [1] * (num_inputs + 1), "id": "f:1"}
+        return collate_packs([[sample]], pad_id=0, capacity=capacity).tokens.shape[1]
+
+    assert [width(n, 300) for n in (1, 128, 129, 257, 300)] == [128, 128, 256, 300, 300]
+
+
+def test_rank_without_a_pack_gets_one_row_of_padding():
+    batch = collate_packs([], pad_id=7, capacity=4)
+    assert batch.tokens.tolist() == [[7] * 4]
+    assert batch.documents == [[]]
+    assert (batch.num_tokens, batch.num_supervised, batch.sum_of_squares) == (0, 0, 4)

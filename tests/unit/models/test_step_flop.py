@@ -7,8 +7,9 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from custom_components.datasets.collate import collate_packs
 from custom_components.models.adapters import freeze_base
-from custom_components.models.causal_lm import CausalLM
+from custom_components.models.causal_lm import CausalLM, summed_loss
 from custom_components.models.step_flop import measure_step_flop
 from custom_components.models.tiny import tiny_llama3_8b, tiny_lora_llama3_8b
 from custom_components.models.weights import load_weights
@@ -32,6 +33,32 @@ def test_counts_of_small_shapes_predict_a_real_step_of_any_shape(is_lora: bool) 
         num_positions=rows * length, sum_of_squares=rows * length**2, num_supervised=11
     )
     assert predicted == pytest.approx(counter.get_total_flops(), rel=1e-9)
+
+
+def test_packed_steps_take_what_their_documents_take() -> None:
+    with torch.device("meta"):
+        decoder = tiny_llama3_8b()
+    flop = measure_step_flop(decoder)
+    load_weights(decoder, "random", device=torch.device("cpu"), dtype=torch.float32, seed=0)
+    documents = [(5, 5, 9, 2), (20, 3)]
+    packs = [
+        [{"tokens": [1] * (n + 1), "labels": [1] * (n + 1), "id": "f:1"} for n in pack]
+        for pack in documents
+    ]
+    batch = collate_packs(packs, pad_id=0, capacity=25)
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        summed_loss(CausalLM(decoder), batch).backward()
+    predicted = flop.count(
+        num_positions=2 * 25,
+        sum_of_squares=sum(n**2 for pack in documents for n in pack) + 4 + 2,  # and the padding's
+        num_supervised=44,
+    )
+    assert predicted == pytest.approx(counter.get_total_flops(), rel=1e-9)
+    assert predicted == flop.count(
+        num_positions=batch.num_positions,
+        sum_of_squares=batch.sum_of_squares,
+        num_supervised=batch.num_supervised,
+    )
 
 
 @pytest.mark.parametrize("method", [{"use_dora": True}, {"quantize_base": True}])
