@@ -1,46 +1,62 @@
-"""Compare a base model and its adapters on held-out sentence pairs.
+"""Compare a base model with adapters and other models on one held-out set.
 
 Run it::
 
     tune run custom_eval smollm2_135m_grammar_eval
-    tune run custom_eval smollm2_135m_grammar_eval 'adapter_paths=[runs/NAME/export/adapter]'
+    tune run custom_eval smollm2_135m_grammar_eval \
+        'models=[{adapter_path: runs/NAME/export/adapter}]'
 
-The base model is loaded once and evaluated first, then each adapter on the same pairs: GLEU, exact
-match, and GLEU against copying the input, which is the score to beat. Out come a table, a few
-corrections side by side, and ``runs/<run_name>/``: every correction in ``samples.jsonl``, the
-scores in ``metrics.jsonl`` (``global_step`` 0 is the base model, N the Nth adapter) and in
-``summary.json``.
+The base model is evaluated first, then each of ``models`` on the same rows: an adapter, or a whole
+model folder such as a merged or fully fine-tuned one. With ``reference``, the name of one of them,
+the table also says how much of its score each model keeps. Out come that table, a few answers side
+by side, and ``runs/<run_name>/``: every answer in ``samples.jsonl``, the scores in
+``metrics.jsonl`` (``global_step`` 0 is the base model, N the Nth of ``models``) and in
+``summary.json``. Several ranks share the rows.
 """
 
 import custom_components.compat  # noqa: F401
 
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from omegaconf import DictConfig
-from torchtune.training.precision import PRECISION_STR_TO_DTYPE
 
 from custom_components.components import instantiate
 from custom_components.config import read_options
+from custom_components.datasets.plan import DataPlan
+from custom_components.datasets.preview import make_visible
+from custom_components.datasets.supervised import check_lengths
 from custom_components.errors import UserError
-from custom_components.inference.evaluate import EvalResult, evaluate_generation
+from custom_components.inference.eval_models import (
+    ModelLoader,
+    build_decoder,
+    find_model_problems,
+    list_models,
+)
+from custom_components.inference.evaluate import EvalResult, evaluate_generation, score_copying
+from custom_components.inference.validation import measure_validation_loss
 from custom_components.launch import run_recipe
-from custom_components.models.adapters import load_adapter
-from custom_components.models.lora_settings import apply_rslora, switch_adapters
-from custom_components.models.tokenizer_checks import check_token_ids
-from custom_components.models.weights import load_weights
+from custom_components.models.causal_lm import CausalLM
 from custom_components.observability.console import get_logger
 from custom_components.observability.records import Records, find_run_dir, open_records
-from custom_components.options import EvalOptions
+from custom_components.options import EvalOptions, TaskMetric
 from custom_components.redaction import redact
+from custom_components.training.data import setup_dataset
 from custom_components.training.distributed import World, open_world
 
-BASE = "base model"
 COPY = "copying the input"
+HEADINGS: dict[TaskMetric, str] = {
+    "gleu": "GLEU",
+    "rouge_1": "ROUGE-1",
+    "rouge_2": "ROUGE-2",
+    "rouge_l": "ROUGE-L",
+    "exact_match": "exact match",
+}
+MAX_CHARACTERS_SHOWN = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,133 +64,181 @@ class Evaluation:
     """One model's scores.
 
     Args:
-        model: ``base model`` or the adapter's path.
-        result: Its scores and corrections.
-        seconds: How long generation and scoring took.
+        model: ``base model`` or the entry's name.
+        loss: Mean loss per supervised token.
+        result: Its scores and answers.
+        seconds: How long all of it took, loading included.
     """
 
     model: str
+    loss: float
     result: EvalResult
     seconds: float
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return what ``summary.json`` keeps of it."""
-        return {
-            "model": self.model,
-            "gleu": self.result.gleu,
-            "exact_match": self.result.exact_match,
-            "gleu_over_copying": self.result.gleu - self.result.copy_gleu,
-            "num_cut": self.result.num_cut,
-            "seconds": self.seconds,
-        }
-
-
-# ---- Model and data ----------------------------------------------------------------------------
-def build_model(options: EvalOptions, ids: list[int], *, device: torch.device) -> Any:
-    """Return the decoder with its base weights.
-
-    Args:
-        options: The typed config.
-        ids: Token ids that it must embed.
-        device: Where it goes.
-
-    Raises:
-        UserError: If an adapter does not fit it; that would be a pity to learn after the minutes
-            that the base model takes.
-    """
-    with torch.device("meta"):
-        decoder = instantiate(options.model)
-    if options.use_rslora:
-        apply_rslora(decoder)
-    check_token_ids(ids, decoder)
-    dtype = PRECISION_STR_TO_DTYPE[options.dtype]
-    load_weights(decoder, options.checkpoint_dir, device=device, dtype=dtype, seed=options.seed)
-    problems: list[str] = []
-    for path in options.adapter_paths:
-        try:
-            load_adapter(decoder, path)
-        except UserError as error:
-            problems += error.problems
-    if problems:
-        raise UserError(*problems)
-    return decoder
-
 
 # ---- Evaluation --------------------------------------------------------------------------------
-def evaluate_models(options: EvalOptions, *, world: World, records: Records) -> list[Evaluation]:
-    """Evaluate the base model, then each adapter, and record every score and correction.
+def evaluate_models(
+    options: EvalOptions, *, world: World, records: Records
+) -> tuple[list[Evaluation], dict[TaskMetric, float]]:
+    """Evaluate every model and record its scores and answers.
 
     Args:
         options: The typed config.
-        world: This process and its device.
-        records: Where scores and corrections go.
+        world: The ranks; each holds the whole model and takes a share of the rows.
+        records: Where scores and answers go.
+
+    Returns:
+        The evaluations in order, and the scores of copying the input: empty without GLEU, the one
+        metric that they say something about.
+
+    Raises:
+        UserError: If data or models are refused, before anything is loaded.
     """
     log = get_logger()
     tokenizer = instantiate(options.tokenizer)
-    dataset = instantiate(options.dataset, tokenizer)
+    dataset = setup_dataset(options.dataset, tokenizer, world=world, key="dataset")
     log.info("data: %s", dataset.report.describe())
-    decoder = build_model(options, [tokenizer.pad_id, *dataset.largest_ids()], device=world.device)
+    problems = find_model_problems(options)
+    if problems:
+        raise UserError(*problems)
+    for spec in list_models(options):
+        check_lengths(dataset, build_decoder(spec).max_seq_len, key="dataset")
+    plan = DataPlan(
+        dataset=dataset,
+        batch_size=options.batch_size,
+        gradient_accumulation_steps=1,
+        world_size=world.size,
+        rank=world.rank,
+        seed=options.seed,
+        shuffle=False,
+        pad_id=tokenizer.pad_id,
+        epochs=1,
+        max_steps=None,
+        device=world.device,
+    )
+    loader = ModelLoader(
+        options, [tokenizer.pad_id, dataset.report.largest_id], device=world.device
+    )
     evaluations = []
-    for step, model in enumerate([BASE, *options.adapter_paths]):
-        switch_adapters(decoder, on=step > 0)
-        if step > 0:
-            load_adapter(decoder, model)
-        log.info("evaluating on %d pairs: %s", len(dataset.examples), model)
+    for step, spec in enumerate(list_models(options)):
+        log.info("evaluating on %d rows: %s", len(dataset), spec.name)
         started = time.perf_counter()
-        result = evaluate_generation(
-            decoder,
-            dataset,
+        loss, result = evaluate_model(
+            loader.load(spec),  # held by no name here: the next one may need its memory
+            plan,
             tokenizer,
-            batch_size=options.batch_size,
-            max_new_tokens=options.max_new_tokens,
+            options=options,
+            world=world,
         )
         seconds = time.perf_counter() - started
-        evaluations.append(Evaluation(model=model, result=result, seconds=seconds))
-        records.log({"eval/gleu": result.gleu, "eval/exact_match": result.exact_match}, step=step)
-        for record in result.records:
-            records.log_sample({"model": model, **record.as_dict()})
-    return evaluations
+        evaluations.append(Evaluation(model=spec.name, loss=loss, result=result, seconds=seconds))
+        metrics = {"eval/loss": loss, **result.as_metrics(), "eval/time_s": seconds}
+        records.log(metrics, step=step)
+        samples = [{"model": spec.name, **record.as_dict()} for record in result.records]
+        records.log_samples(samples, step=step)
+    is_correction = "gleu" in options.metrics and world.is_main
+    return evaluations, score_copying(dataset.examples, options.metrics) if is_correction else {}
+
+
+def evaluate_model(
+    model: CausalLM, plan: DataPlan, tokenizer: Any, *, options: EvalOptions, world: World
+) -> tuple[float, EvalResult]:
+    """Return one model's loss, its answers and their scores, the same on every rank."""
+    loss = measure_validation_loss(model, plan.epoch_batches(), world=world)
+    result = evaluate_generation(
+        model,
+        plan.dataset.examples,
+        tokenizer,
+        metrics=options.metrics,
+        batch_size=options.batch_size,
+        max_new_tokens=options.max_new_tokens,
+        world=world,
+    )
+    return loss, result
 
 
 # ---- Report ------------------------------------------------------------------------------------
-def format_table(evaluations: list[Evaluation]) -> list[str]:
-    """Return the lines of the table of scores; copying the input is its first row."""
-    result = evaluations[0].result
-    rows = [(COPY, result.copy_gleu, result.copy_exact_match, 0.0)]
-    rows += [
-        (e.model, e.result.gleu, e.result.exact_match, e.result.gleu - e.result.copy_gleu)
-        for e in evaluations
-    ]
-    width = max(len(name) for name, *_ in rows)
-    lines = [f"{'model':<{width}} |  GLEU | exact match | GLEU against copying"]
-    lines += [
-        f"{name:<{width}} | {gleu:5.2f} | {exact:11.1%} | {delta:+20.2f}"
-        for name, gleu, exact, delta in rows
-    ]
+def share_kept(
+    scores: Mapping[TaskMetric, float], reference: Mapping[TaskMetric, float]
+) -> dict[TaskMetric, float | None]:
+    """Return each score in percent of the reference model's; None where that is 0.
+
+    Args:
+        scores: One model's.
+        reference: Those of the model that counts as 100 %.
+    """
+    return {
+        metric: 100 * score / reference[metric] if reference[metric] else None
+        for metric, score in scores.items()
+    }
+
+
+def format_table(
+    rows: Mapping[str, Mapping[TaskMetric, float]],
+    losses: Mapping[str, float],
+    *,
+    reference: str | None,
+) -> list[str]:
+    """Return the lines of the table of scores.
+
+    Args:
+        rows: Scores by name, in order.
+        losses: Loss by name, of those that have one.
+        reference: Name of the row that counts as 100 %; None leaves the shares out.
+    """
+    width = max(len(name) for name in [*rows, "model"])
+    metrics = list(next(iter(rows.values())))
+    headings = [f"{HEADINGS[metric]:>11}" for metric in metrics]
+    if reference is not None:
+        headings = [f"{heading} |    kept" for heading in headings]
+    lines = [" | ".join([f"{'model':<{width}}", "  loss", *headings])]
+    for name, scores in rows.items():
+        cells = [f"{_format_score(metric, scores[metric]):>11}" for metric in metrics]
+        if reference is not None:
+            kept = share_kept(scores, rows[reference])
+            cells = [
+                f"{cell} | {_format_share(kept[metric]):>7}"
+                for cell, metric in zip(cells, metrics, strict=True)
+            ]
+        loss = f"{losses[name]:.4f}" if name in losses else "-"
+        lines.append(" | ".join([f"{name:<{width}}", f"{loss:>6}", *cells]))
     return lines
 
 
-def format_samples(evaluations: list[Evaluation], *, num_samples: int) -> list[str]:
-    """Return corrections side by side, spread over the data set.
+def _format_score(metric: TaskMetric, score: float) -> str:
+    return f"{score:.1%}" if metric == "exact_match" else f"{score:.2f}"
+
+
+def _format_share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1f}%"
+
+
+def format_samples(evaluations: Sequence[Evaluation], *, num_samples: int) -> list[str]:
+    """Return answers side by side, spread over the data set.
 
     Args:
-        evaluations: The base model's first; «after» is the last adapter.
-        num_samples: How many pairs to show.
+        evaluations: The base model's first; «after» is the last model.
+        num_samples: How many rows to show.
     """
     before, after = evaluations[0].result.records, evaluations[-1].result.records
     num_shown = min(num_samples, len(before))
     lines = []
     for number in range(num_shown):
         index = number * len(before) // num_shown
-        lines += ["", f"{before[index].id}", f"  input      {before[index].input}"]
-        lines.append(f"  before     {' '.join(before[index].output.split())}")
+        lines += ["", f"{before[index].id}", f"  input      {_shorten(before[index].input)}"]
+        lines.append(f"  before     {_shorten(before[index].output)}")
         if len(evaluations) > 1:
-            lines.append(f"  after      {' '.join(after[index].output.split())}")
-        lines.append(f"  reference  {before[index].reference}")
+            lines.append(f"  after      {_shorten(after[index].output)}")
+        lines.append(f"  reference  {_shorten(before[index].references[0])}")
     return lines
 
 
-def format_next_steps(evaluations: list[Evaluation], *, options: EvalOptions) -> list[str]:
+def _shorten(text: str) -> str:
+    line = make_visible(" ".join(text.split()))  # nobody knows what a model writes
+    return line if len(line) <= MAX_CHARACTERS_SHOWN else f"{line[:MAX_CHARACTERS_SHOWN]} ..."
+
+
+def format_next_steps(evaluations: Sequence[Evaluation], *, options: EvalOptions) -> list[str]:
     """Return what to do with the result."""
     num_cut = max(e.result.num_cut for e in evaluations)
     lines = []
@@ -187,59 +251,81 @@ def format_next_steps(evaluations: list[Evaluation], *, options: EvalOptions) ->
         return [
             *lines,
             "next: train an adapter with custom_lora, then run this again with "
-            "'adapter_paths=[runs/NAME/export/adapter]'",
+            "'models=[{adapter_path: runs/NAME/export/adapter}]'",
         ]
+    adapter_path = options.models[-1].adapter_path
+    if adapter_path is None:
+        return lines
     return [
         *lines,
-        f"next: {evaluations[-1].model} is a PEFT adapter; README, «Use what you trained», shows "
-        "it in transformers and vLLM",
+        f"next: {adapter_path} is a PEFT adapter; README, «Use what you trained», shows it in "
+        "transformers and vLLM",
     ]
 
 
 def report(
-    evaluations: list[Evaluation], *, options: EvalOptions, run_dir: Path, records: Records
+    evaluations: Sequence[Evaluation],
+    copying: Mapping[TaskMetric, float],
+    *,
+    options: EvalOptions,
+    run_dir: Path,
+    records: Records,
 ) -> None:
     """Write the table, samples and next steps to the terminal and the scores to the summary."""
     log = get_logger()
-    result = evaluations[0].result
+    rows = {COPY: copying} if copying else {}
+    rows |= {e.model: e.result.scores for e in evaluations}
     records.summary |= {
-        "num_pairs": len(result.records),
-        "copy_gleu": result.copy_gleu,
-        "copy_exact_match": result.copy_exact_match,
-        "models": [evaluation.as_dict() for evaluation in evaluations],
+        "num_rows": len(evaluations[0].result.records),
+        "copying": dict(copying),
+        "reference": options.reference,
+        "models": [summarize(e, reference=rows.get(options.reference or "")) for e in evaluations],
     }
     for line in format_samples(evaluations, num_samples=options.num_samples_shown):
         log.info(line)
-    log.info("\n%d pairs", len(result.records))
-    for line in format_table(evaluations):
+    log.info("\n%d rows", len(evaluations[0].result.records))
+    losses = {e.model: e.loss for e in evaluations}
+    for line in format_table(rows, losses, reference=options.reference):
         log.info(line)
-    log.info("\nall corrections: %s", run_dir / "samples.jsonl")
+    log.info("\nall answers: %s", run_dir / "samples.jsonl")
     log.info("scores: %s", run_dir / "summary.json")
     for line in format_next_steps(evaluations, options=options):
         log.info(line)
 
 
-def main(cfg: DictConfig) -> None:
-    """Run the recipe. It takes one process: generation here is not spread over ranks.
+def summarize(
+    evaluation: Evaluation, *, reference: Mapping[TaskMetric, float] | None
+) -> dict[str, Any]:
+    """Return what ``summary.json`` keeps of a model."""
+    result = evaluation.result
+    kept = None if reference is None else share_kept(result.scores, reference)
+    return {
+        "model": evaluation.model,
+        "loss": evaluation.loss,
+        "scores": result.scores,
+        "kept_percent": kept,
+        "num_cut": result.num_cut,
+        "seconds": evaluation.seconds,
+    }
 
-    Raises:
-        UserError: If it was started with more.
-    """
+
+def main(cfg: DictConfig) -> None:
+    """Run the recipe on this rank."""
     options = read_options(EvalOptions, cfg)
     assert options.run_name is not None, "the launcher names the run"
     run_dir = find_run_dir(options.output_dir, options.run_name)
-    with open_world(options.device, num_threads=options.num_threads) as world:
-        if world.size > 1:
-            raise UserError("custom_eval runs in one process: leave out --nproc_per_node")
-        with open_records(
+    with (
+        open_world(options.device, num_threads=options.num_threads) as world,
+        open_records(
             run_dir,
             wandb=options.wandb,
             recipe="custom_eval",
             config=redact(cfg),
             is_main=world.is_main,
-        ) as records:
-            evaluations = evaluate_models(options, world=world, records=records)
-            report(evaluations, options=options, run_dir=run_dir, records=records)
+        ) as records,
+    ):
+        evaluations, copying = evaluate_models(options, world=world, records=records)
+        report(evaluations, copying, options=options, run_dir=run_dir, records=records)
 
 
 if __name__ == "__main__":

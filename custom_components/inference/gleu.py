@@ -1,4 +1,4 @@
-r"""Scores of corrected sentences: GLEU and exact match.
+r"""GLEU of corrected sentences.
 
 GLEU here is the metric of grammatical error correction (Napoles et al., 2015, «Ground Truth for
 Grammatical Error Correction Metrics»; the 2016 version without tuning): n-grams that a correction
@@ -70,18 +70,6 @@ def gleu(
             *("--source", source, "--out", hypothesis, "--references", *reference_files),
             *("--fix-seed", "--iter", str(num_draws), "--digit", "4"),
         )
-
-
-def exact_match(references: Sequence[str], hypotheses: Sequence[str]) -> float:
-    """Return the share of hypotheses equal to their reference, 0 to 1; white space is collapsed.
-
-    Raises:
-        ValueError: If there is no sentence or the lists differ in length.
-    """
-    if not references:
-        raise ValueError("exact match needs at least one sentence")
-    pairs = zip(references, hypotheses, strict=True)
-    return sum(one.split() == other.split() for one, other in pairs) / len(references)
 
 
 def _write_lines(path: Path, texts: Sequence[str | None], *, tokenize: bool) -> str:

@@ -7,7 +7,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -43,8 +43,8 @@ class Records(Protocol):
     def log(self, metrics: Mapping[str, float], *, step: int) -> None:
         """Record metrics of an optimizer step."""
 
-    def log_sample(self, sample: Mapping[str, Any]) -> None:
-        """Record one generated sample."""
+    def log_samples(self, samples: Sequence[Mapping[str, Any]], *, step: int) -> None:
+        """Record generated samples of an optimizer step, all with the same keys."""
 
 
 class NullRecords:
@@ -56,7 +56,7 @@ class NullRecords:
     def log(self, metrics: Mapping[str, float], *, step: int) -> None:
         """Do nothing."""
 
-    def log_sample(self, sample: Mapping[str, Any]) -> None:
+    def log_samples(self, samples: Sequence[Mapping[str, Any]], *, step: int) -> None:
         """Do nothing."""
 
 
@@ -123,9 +123,17 @@ class RunRecords:
         self._metrics.write(json.dumps(line) + "\n")
         self._view.log(metrics, step=step)
 
-    def log_sample(self, sample: Mapping[str, Any]) -> None:
-        """Append one generated sample."""
-        self._samples.write(json.dumps({"attempt": self._attempt, **sample}) + "\n")
+    def log_samples(self, samples: Sequence[Mapping[str, Any]], *, step: int) -> None:
+        """Append generated samples and show them as a table.
+
+        Args:
+            samples: What can be written as JSON, by name; the same names in all of them.
+            step: ``global_step``.
+        """
+        for sample in samples:
+            line = {"global_step": step, "attempt": self._attempt, **sample}
+            self._samples.write(json.dumps(line) + "\n")
+        self._view.log_samples(samples, step=step)
 
     def close(self, status: Status) -> None:
         """Write ``summary.json`` and close the files and the view.

@@ -7,7 +7,7 @@ distributed run that would leave the other ranks waiting. So the mode is decided
 import netrc
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,30 @@ class WandbView:
                 self._run.log({"global_step": step, **metrics})
             except Exception as error:
                 self._give_up(error)
+
+    def log_samples(self, samples: Sequence[Mapping[str, Any]], *, step: int) -> None:
+        """Show samples as the table ``samples``, with the step in its first column.
+
+        Args:
+            samples: All with the same keys; a list becomes one text, an item a line.
+            step: ``global_step``.
+        """
+        if self._run is not None and samples:
+            try:
+                self._run.log({"global_step": step, "samples": self._build_table(samples, step)})
+            except Exception as error:
+                self._give_up(error)
+
+    @staticmethod
+    def _build_table(samples: Sequence[Mapping[str, Any]], step: int) -> Any:
+        import wandb
+
+        rows = [
+            ["\n".join(map(str, v)) if isinstance(v, list) else v for v in sample.values()]
+            for sample in samples
+        ]
+        columns: list[str | int] = ["global_step", *samples[0]]
+        return wandb.Table(columns=columns, data=[[step, *row] for row in rows])
 
     def finish(self, *, failed: bool) -> None:
         """Close the run; W&B shows it as finished or failed."""

@@ -1,15 +1,17 @@
 """Ranks, devices and process groups. One process is a world of one and takes the same path."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from custom_components.errors import UserError
 from custom_components.hardware.threads import num_threads_per_rank
 
 T = TypeVar("T")
@@ -39,6 +41,10 @@ class World:
             dist.all_reduce(tensor)
         return tensor
 
+    def any(self, flag: bool) -> bool:
+        """Return whether ``flag`` is true on any rank, the same on all of them."""
+        return bool(self.sum(torch.tensor(int(flag))).item())
+
     def leave(self) -> None:
         """Leave the group for good: what follows may take as long as it takes on each rank.
 
@@ -50,6 +56,42 @@ class World:
     def mesh(self) -> DeviceMesh:
         """Return all ranks as one dimension of a device mesh."""
         return init_device_mesh(self.device.type, (self.size,))
+
+    def build_in_turn(self, build: Callable[[], T]) -> T:
+        """Call ``build`` on one rank of each node, then on the others.
+
+        For what the first call leaves on disk and the others only read. They may wait for a day,
+        not for the half hour of a collective.
+
+        Args:
+            build: Returns the same on every rank.
+
+        Raises:
+            UserError: On every rank, if one of the first ranks raised it.
+            RuntimeError: On the others, if one of the first ranks failed otherwise.
+        """
+        if self.size == 1:
+            return build()
+        group: Any = dist.new_group(backend="gloo", timeout=timedelta(days=1))
+        built: list[T] = []
+        failure: BaseException | None = None
+        if self.local_rank == 0:
+            try:
+                built.append(build())
+            except Exception as error:
+                failure = error
+        problems: tuple[str, ...] | None = None
+        if failure is not None:
+            problems = failure.problems if isinstance(failure, UserError) else ()
+        outcomes: list[tuple[str, ...] | None] = [None] * self.size
+        dist.all_gather_object(outcomes, problems, group)
+        dist.destroy_process_group(group)
+        if failure is not None:
+            raise failure
+        for rank, outcome in enumerate(outcomes):
+            if outcome is not None:
+                raise UserError(*outcome) if outcome else RuntimeError(f"rank {rank} failed")
+        return built[0] if built else build()
 
     def gather(self, value: T) -> list[T]:
         """Return every rank's picklable ``value`` in rank order. Slow: not for the hot path."""

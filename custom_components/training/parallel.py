@@ -13,7 +13,12 @@ Order: compile, then checkpointing around it, then sharding.
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import (
+    FSDPModule,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 
 from custom_components.models.causal_lm import CausalLM
 from custom_components.options import ActivationCheckpointing, DataParallel
@@ -71,6 +76,7 @@ def _shard(model: CausalLM, mesh: DeviceMesh, dtype: torch.dtype) -> None:
         # The head's, which the root would find a second time as the decoder's output.
         ignored_params=set(model.head.parameters()),
     )  # fmt: skip
+    register_fsdp_forward_method(model, "next_logits")  # generation gathers weights too
     for module in model.modules():
         if isinstance(module, FSDPModule):
             # The loss is divided by the tokens of all ranks: gradients are summed, not averaged.

@@ -14,6 +14,7 @@ from torchtune.modules.peft import LoRALinear
 
 from custom_components.errors import UserError
 from custom_components.inference.generate import find_prompt_problems, generate
+from custom_components.models.causal_lm import CausalLM
 
 VOCAB_SIZE = 97
 CONTEXT = 48
@@ -86,7 +87,7 @@ def run(
     max_new_tokens: int = 12,
 ) -> list[list[int]]:
     return generate(
-        decoder,
+        CausalLM(decoder),
         prompts,
         max_new_tokens=max_new_tokens,
         stop_tokens=stop_tokens,
@@ -142,6 +143,41 @@ def test_decoding_ends_when_every_row_is_finished(
     assert calls <= 2
 
 
+def test_ranks_that_are_done_go_on_with_the_others_and_answer_the_same(
+    decoder: TransformerDecoder, prompts: list[list[int]]
+) -> None:
+    """Sharded weights are gathered at every forward: who stops alone leaves the others waiting."""
+    expected = run(decoder, prompts[:2], stop_tokens=[], max_new_tokens=3)
+    for own_prompts in (prompts[:2], []):
+        asked: list[bool] = []
+
+        def go_on_until_eight(unfinished: bool, asked: list[bool] = asked) -> bool:
+            asked.append(unfinished)
+            return len(asked) <= 8
+
+        calls = 0
+
+        def count(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        handle = decoder.norm.register_forward_hook(count)
+        try:
+            outputs = generate(
+                CausalLM(decoder),
+                own_prompts,
+                max_new_tokens=CONTEXT,
+                stop_tokens=[token for output in expected for token in output[2:]],
+                pad_id=PAD_ID,
+                is_unfinished_anywhere=go_on_until_eight,
+            )
+        finally:
+            handle.remove()
+        assert calls == 8
+        assert outputs == [output[:2] for output in expected[: len(own_prompts)]]
+        assert asked == [True] * 3 * bool(own_prompts) + [False] * (9 - 3 * bool(own_prompts))
+
+
 def test_a_row_grows_to_the_end_of_the_context_whatever_its_neighbours(
     decoder: TransformerDecoder, prompts: list[list[int]]
 ) -> None:
@@ -174,7 +210,7 @@ def test_positions_count_from_each_rows_own_first_token(
 
 def test_the_pad_id_does_not_matter(decoder: TransformerDecoder, prompts: list[list[int]]) -> None:
     one, other = (
-        generate(decoder, prompts, max_new_tokens=6, stop_tokens=[], pad_id=pad_id)
+        generate(CausalLM(decoder), prompts, max_new_tokens=6, stop_tokens=[], pad_id=pad_id)
         for pad_id in (0, PAD_ID)
     )
     assert one == other

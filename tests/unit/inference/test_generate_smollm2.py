@@ -11,6 +11,7 @@ import torch
 from torchtune.data import Message
 
 from custom_components.inference.generate import generate
+from custom_components.models.causal_lm import CausalLM
 from custom_components.models.smollm2 import smollm2_135m
 from custom_components.models.smollm2_tokenizer import smollm2_tokenizer
 from custom_components.models.weights import load_weights
@@ -63,7 +64,7 @@ def test_greedy_output_equals_transformers_on_real_prompts() -> None:
     )
 
     outputs = generate(
-        decoder,
+        CausalLM(decoder),
         prompts,
         max_new_tokens=MAX_NEW_TOKENS,
         stop_tokens=[STOP_TOKEN],

@@ -84,6 +84,16 @@ def test_tensors_and_unknown_names_are_refused(tmp_path: Path) -> None:
             records.log({"train/lossy": 1.0}, step=1)
 
 
+def test_samples_are_lines_with_their_step(tmp_path: Path) -> None:
+    samples = [{"output": "one\ntwo", "references": ["1", "2"], "rouge_l": 50.0}, {"output": "é"}]
+    with open_quietly(tmp_path) as records:
+        records.log_samples(samples, step=3)
+        lines = (tmp_path / "samples.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"global_step": 3, "attempt": 0, **sample} for sample in samples
+    ]
+
+
 def test_the_last_attempt_at_a_step_wins(tmp_path: Path) -> None:
     write_lines(
         tmp_path,
@@ -124,4 +134,15 @@ def test_ranks_that_do_not_log_write_nothing(tmp_path: Path) -> None:
     with open_quietly(tmp_path / "run", is_main=False) as records:
         assert isinstance(records, NullRecords)
         records.log({"train/loss": 1.0}, step=1)
+        records.log_samples([{"output": "x"}], step=1)
     assert not (tmp_path / "run").exists()
+
+
+def test_samples_reach_wandb_too(tmp_path: Path) -> None:
+    offline = WandbOptions(mode="offline")
+    with open_records(
+        tmp_path, wandb=offline, recipe="custom_lora", config=CONFIG, is_main=True
+    ) as records:
+        records.log_samples([{"id": "f:1", "output": "a"}, {"id": "f:2", "output": "b"}], step=3)
+    [table] = [json.loads(path.read_text()) for path in tmp_path.rglob("*.table.json")]
+    assert table["data"] == [[3, "f:1", "a"], [3, "f:2", "b"]]

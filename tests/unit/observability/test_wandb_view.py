@@ -49,15 +49,42 @@ def test_offline_run_holds_what_was_logged(
     view.log({"train/loss": 1.5}, step=3)
     view.finish(failed=False)
     assert "wandb sync" in capsys.readouterr().out
+    history = read_history(tmp_path / "run")
+    assert len(history) == 2
+    assert "2.5" in json.dumps(history[0]) and "train/loss" in json.dumps(history[0])
+
+
+def read_history(run_dir: Path) -> list[dict]:
+    """Return what was logged to an offline run, by W&B's own reader."""
     wandb = Path(sys.executable).parent / "wandb"
-    [file] = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
+    [file] = (run_dir / "wandb").glob("offline-run-*/*.wandb")
     text = subprocess.run(
         [wandb, "leet", "inspect", "--json", file], capture_output=True, text=True, check=True
     ).stdout
     rows = [json.loads(line) for line in text.splitlines()]
-    history = [row for row in rows if row.get("type") == "history"]
+    return [row for row in rows if row.get("type") == "history"]
+
+
+def test_samples_are_a_table_of_their_step(tmp_path: Path) -> None:
+    view = open_view(tmp_path / "run", mode="offline")
+    view.log_samples([], step=1)  # nothing to show
+    for step in (2, 4):
+        sample = {"id": "f:1", "output": "a\nb", "references": ["one", "two"], "rouge_l": 12.5}
+        view.log_samples([sample, sample | {"id": "f:2", "rouge_l": 0}], step=step)
+    view.finish(failed=False)
+    history = read_history(tmp_path / "run")
     assert len(history) == 2
-    assert "2.5" in json.dumps(history[0]) and "train/loss" in json.dumps(history[0])
+    assert "table-file" in json.dumps(history[0]) and "samples" in json.dumps(history[0])
+    tables = [
+        json.loads(path.read_text()) for path in (tmp_path / "run" / "wandb").rglob("*.table.json")
+    ]
+    assert len(tables) == 2
+    for step, table in zip((2, 4), sorted(tables, key=lambda table: table["data"][0]), strict=True):
+        assert table["columns"] == ["global_step", "id", "output", "references", "rouge_l"]
+        assert table["data"] == [
+            [step, "f:1", "a\nb", "one\ntwo", 12.5],
+            [step, "f:2", "a\nb", "one\ntwo", 0],
+        ]
 
 
 def test_a_raising_wandb_is_said_once_and_training_goes_on(
