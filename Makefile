@@ -7,10 +7,11 @@ STAMP := $(VENV)/.installed
 TORCH := $(shell grep -E '^torch(vision)?==' constraints.txt)
 DEMO_RUN := demo-$(shell date +%Y%m%d-%H%M%S)
 
-.PHONY: help setup demo export test lint bench-step bench-startup bench-load gpu-check
+.PHONY: help setup demo export test lint bench-step bench-startup bench-packing bench-load \
+  study-datasets gpu-check
 
 help:  ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: $(STAMP)  ## install everything into .venv
 
@@ -27,7 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## fine-tune SmolLM2-135M on the CPU, show before and after
 	$(BIN)/tune run custom_lora smollm2_135m_grammar run_name=$(DEMO_RUN)
 	$(BIN)/tune run custom_eval smollm2_135m_grammar_eval run_name=$(DEMO_RUN)-eval \
-	  'adapter_paths=[runs/$(DEMO_RUN)/export/adapter]'
+	  'models=[{adapter_path: runs/$(DEMO_RUN)/export/adapter}]'
 
 export: $(STAMP)  ## merge a run's adapter into its base: make export ADAPTER=runs/NAME/export/adapter
 	$(BIN)/python -m custom_components.models.merge $(if $(ADAPTER),"$(ADAPTER)") $(OVERRIDES)
@@ -45,6 +46,12 @@ bench-step: $(STAMP)  ## one LoRA step against the stock torchtune loop
 
 bench-startup: $(STAMP)  ## tune run to first step against stock torchtune
 	$(BIN)/python -m custom_components.benchmarks.startup
+
+bench-packing: $(STAMP)  ## packed against padded batches
+	$(BIN)/python -m custom_components.benchmarks.packing
+
+study-datasets: $(STAMP)  ## three types of data, padded and packed, beside the article's table E
+	$(BIN)/python -m custom_components.benchmarks.datasets $(OVERRIDES)
 
 bench-load: $(STAMP)  ## memory and speed of loading 16 GB of weights; needs 20 GB of disk
 	$(BIN)/python -m custom_components.benchmarks.load

@@ -196,8 +196,10 @@ def _find_places(cls: type, container: Mapping[str, Any]) -> tuple[str, ...]:
     hints = typing.get_type_hints(cls)
     places = [field.name for field in _fields(cls)]
     for field in _fields(cls):
-        if dataclasses.is_dataclass(hints[field.name]):
-            inner = [f.name for f in _fields(hints[field.name])]
+        types = (hints[field.name], *typing.get_args(hints[field.name]))  # of a list, its items
+        nested = next((t for t in types if dataclasses.is_dataclass(t)), None)
+        if nested is not None:
+            inner = [f.name for f in _fields(nested)]
         else:
             inner = component_parameters(field.name, container.get(field.name))
         places += [f"{field.name}.{name}" for name in inner]

@@ -20,7 +20,10 @@ from torchtune.training.precision import PRECISION_STR_TO_DTYPE
 
 from custom_components.components import instantiate
 from custom_components.config import check_options
+from custom_components.datasets.builders import BUILDERS
+from custom_components.datasets.sources import find_source_problems
 from custom_components.errors import UserError
+from custom_components.inference.eval_models import find_model_problems
 from custom_components.models.adapters import check_adapter
 from custom_components.models.lora_arguments import check_lora_arguments
 from custom_components.models.lora_settings import apply_rslora
@@ -29,8 +32,15 @@ from custom_components.models.nf4 import check_nf4
 from custom_components.models.tokenizer_checks import check_token_ids
 from custom_components.models.weights import check_checkpoint, check_weights
 from custom_components.observability.wandb_view import choose_mode, has_wandb_key
-from custom_components.options import RECIPE_OPTIONS, EvalOptions, FinetuneOptions, LoraOptions
+from custom_components.options import (
+    RECIPE_OPTIONS,
+    DataOptions,
+    EvalOptions,
+    FinetuneOptions,
+    LoraOptions,
+)
 from custom_components.signatures import check_component
+from custom_components.training.monitor import find_monitor_problems
 
 MIN_FREE_BYTES = 1024**3
 """Room for records and an adapter."""
@@ -46,7 +56,6 @@ MAX_NAME_BYTES = 200
 
 Options = FinetuneOptions | EvalOptions
 
-_GRAMMAR_MODULE = "custom_components.datasets.grammar."
 _TOKENIZER_FILES = ("path", "merges_file")
 
 
@@ -87,14 +96,18 @@ def check_run(
         num_nodes: Machines, each with as many.
         run_name: Name of the run if its folder must be new.
     """
+    if isinstance(options, DataOptions):
+        return _check_audit(options, run_name)
     is_shared = isinstance(options, FinetuneOptions) and options.data_parallel == "shard"
     num_shards = nproc_per_node * num_nodes if is_shared else 1
     problems = _check_device(options.device, nproc_per_node)
     problems += _check_model(options, num_shards)
     problems += _check_optimizer(options, num_shards)
-    problems += _check_dataset(options.dataset)
-    if isinstance(options, FinetuneOptions) and options.epochs is options.max_steps is None:
-        problems.append("epochs and max_steps are both null: set one, such as epochs=1")
+    problems += _check_datasets(options)
+    if isinstance(options, FinetuneOptions):
+        problems += _check_loading(options)
+        if options.epochs is options.max_steps is None:
+            problems.append("epochs and max_steps are both null: set one, such as epochs=1")
     problems += _check_output(Path(options.output_dir).expanduser(), run_name)
     if choose_mode(options.wandb) == "online" and not has_wandb_key():
         problems.append(
@@ -102,6 +115,12 @@ def check_run(
             "`wandb login`, set WANDB_API_KEY, or override wandb.mode=offline"
         )
     return problems
+
+
+def _check_audit(options: DataOptions, run_name: str | None) -> list[str]:
+    """Check what an audit needs: it has no model and no device."""
+    problems = _check_tokenizer(options.tokenizer)[1] + _check_datasets(options)
+    return problems + _check_output(Path(options.output_dir).expanduser(), run_name)
 
 
 def _check_device(device: str, nproc_per_node: int) -> list[str]:
@@ -151,7 +170,10 @@ def _check_decoder(options: Options, decoder: TransformerDecoder, num_shards: in
     problems = check_weights(decoder, options.checkpoint_dir)
     problems += _problems_of(lambda: check_nf4(decoder, num_shards=num_shards))
     problems += _check_export(options, decoder)
-    return problems + _check_context(options.dataset, decoder)
+    problems += _check_context("dataset", options.dataset, decoder)
+    if isinstance(options, FinetuneOptions) and options.dataset_val is not None:
+        problems += _check_context("dataset_val", options.dataset_val, decoder)
+    return problems
 
 
 def _check_export(options: Options, decoder: TransformerDecoder) -> list[str]:
@@ -164,13 +186,11 @@ def _check_export(options: Options, decoder: TransformerDecoder) -> list[str]:
     return [f"export_merged: {problem}" for problem in problems]
 
 
-def _check_context(dataset: dict[str, Any], decoder: TransformerDecoder) -> list[str]:
+def _check_context(key: str, dataset: dict[str, Any], decoder: TransformerDecoder) -> list[str]:
     max_seq_len = dataset.get("max_seq_len")
     if not isinstance(max_seq_len, int) or max_seq_len <= decoder.max_seq_len:
         return []
-    return [
-        f"dataset.max_seq_len: {max_seq_len} given, the model takes {decoder.max_seq_len} tokens"
-    ]
+    return [f"{key}.max_seq_len: {max_seq_len} given, the model takes {decoder.max_seq_len} tokens"]
 
 
 def _check_tokenizer_fits(tokenizer: Any, decoder: TransformerDecoder) -> list[str]:
@@ -257,28 +277,47 @@ def _try_to_build(
 
 def _check_adapters(options: Options, decoder: TransformerDecoder | None) -> list[str]:
     if isinstance(options, EvalOptions):
-        paths = {f"adapter_paths[{i}]": path for i, path in enumerate(options.adapter_paths)}
-    else:
-        path = getattr(options, "adapter_path", None)
-        paths = {} if path is None else {"adapter_path": path}
+        return find_model_problems(options)
+    path = getattr(options, "adapter_path", None)
+    if path is None:
+        return []
+    if decoder is not None:
+        return check_adapter(decoder, path)
+    if not Path(path, "adapter_config.json").is_file():
+        return [f"adapter_path: {path} is not a PEFT adapter: no adapter_config.json in it"]
+    return []
+
+
+def _check_datasets(options: Options) -> list[str]:
+    """Look at the first rows of every data set; nothing is tokenised or downloaded."""
+    nodes = {"dataset": options.dataset}
+    if isinstance(options, FinetuneOptions) and options.dataset_val is not None:
+        nodes["dataset_val"] = options.dataset_val
     problems = []
-    for key, path in paths.items():
-        if decoder is not None:
-            found = check_adapter(decoder, path)
-            problems += [problem.replace("adapter_path:", f"{key}:", 1) for problem in found]
-        elif not Path(path, "adapter_config.json").is_file():
-            problems.append(f"{key}: {path} is not a PEFT adapter: no adapter_config.json in it")
+    for key, node in nodes.items():
+        defaults = BUILDERS.get(str(node.get("_component_")))
+        if defaults is None or check_component(key, node, places=()):
+            continue  # another's, or reported with the config
+        arguments = {name: value for name, value in node.items() if name != "_component_"}
+        problems += find_source_problems(**{**defaults, **arguments, "key": key})
     return problems
 
 
-def _check_dataset(dataset: dict[str, Any]) -> list[str]:
-    if not str(dataset.get("_component_")).startswith(_GRAMMAR_MODULE):
-        return []
-    if check_component("dataset", dataset, places=()):
-        return []  # reported with the config
-    from custom_components.datasets.sources import check_grammar_source
-
-    return check_grammar_source(**{k: v for k, v in dataset.items() if k != "_component_"})
+def _check_loading(options: FinetuneOptions) -> list[str]:
+    """Check what data loading and validation say against each other."""
+    problems, loader = [], options.dataloader
+    if options.packed and options.group_by_length:
+        problems.append(
+            "group_by_length: packed rows have no padding to save: set it or packed to false"
+        )
+    for name in ("prefetch_factor", "persistent_workers"):
+        if getattr(loader, name) and not loader.num_workers:
+            problems.append(
+                f"dataloader.{name}: there are no workers: set dataloader.num_workers to 1 or more"
+            )
+    if loader.pin_memory and options.device != "cuda":
+        problems.append("dataloader.pin_memory: only for device=cuda: set it to false")
+    return problems + find_monitor_problems(options)
 
 
 def _check_output(output_dir: Path, run_name: str | None) -> list[str]:

@@ -17,19 +17,26 @@ from torchtune import _recipe_registry as torchtune_registry
 from custom_components.components import describe_nearest
 from custom_components.errors import UserError
 
+_TRAINING_CONFIGS = (
+    "llama3_8b_grammar",
+    "llama3_8b_grammar_qlora",
+    "llama3_8b_grammar_qlora_24gb",
+    "llama3_8b_instruct",
+    "llama3_8b_summarize",
+    "smollm2_135m_grammar",
+    "smollm2_135m_grammar_qlora",
+    "smollm2_135m_instruct",
+    "smollm2_135m_summarize",
+)
+
 RECIPE_CONFIGS: dict[str, tuple[str, ...]] = {
-    "custom_lora": (
-        "llama3_8b_grammar",
-        "llama3_8b_grammar_qlora",
-        "llama3_8b_grammar_qlora_24gb",
-        "smollm2_135m_grammar",
-        "smollm2_135m_grammar_qlora",
-    ),
+    "custom_lora": _TRAINING_CONFIGS,
+    "custom_data": _TRAINING_CONFIGS,
     "custom_eval": ("smollm2_135m_grammar_eval",),
 }
 """Names of the configs that belong to each recipe; the first is the one to start with."""
 
-_ONE_PROCESS = {"custom_eval"}
+_ONE_PROCESS = {"custom_data"}
 """Recipes that torchrun may not start."""
 
 _PACKAGE_DIR = Path(__file__).resolve().parent

@@ -27,6 +27,7 @@ from custom_components.errors import UserError
 
 _SUPPLIED = {
     "dataset": ("tokenizer",),
+    "dataset_val": ("tokenizer",),
     "optimizer": ("params",),
     "lr_scheduler": ("optimizer", "num_training_steps"),
 }
@@ -191,10 +192,27 @@ def _type_problems(key: str, value: Any, hint: Any, default: Any) -> list[str]:
         adapter.validate_json(json.dumps(value, default=repr), strict=True)
     except ValidationError as error:
         errors = [e for e in error.errors() if e["type"] not in _NEEDS_OBJECT]
-        return [describe_type_error(key, errors[0])] if errors else []
+        return [_describe_deepest(key, errors)] if errors else []
     except Exception:
         return []
     return []
+
+
+def _describe_deepest(key: str, errors: Sequence[Mapping[str, Any]]) -> str:
+    """Return one sentence for the error that gets furthest into a value.
+
+    Of a union pydantic reports every branch, under a first place that names the branch.
+    """
+    deepest = max(errors, key=lambda error: len(error["loc"]))
+    first, *rest = deepest["loc"] or ("",)
+    if not str(first).startswith("list["):
+        return describe_type_error(key, errors[0])
+    place = key + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+    if deepest["type"] == "extra_forbidden":
+        return f"unknown key {place}"
+    if deepest["type"] == "missing":
+        return f"{place} is missing"
+    return describe_type_error(place, {**deepest, "loc": ()})
 
 
 def describe_type_error(key: str, error: Mapping[str, Any]) -> str:

@@ -17,7 +17,9 @@ import custom_components.compat  # noqa: F401
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from omegaconf import DictConfig
@@ -26,8 +28,14 @@ from torchtune.training.precision import PRECISION_STR_TO_DTYPE
 from custom_components.components import instantiate
 from custom_components.config import read_options
 from custom_components.datasets.plan import DataPlan
-from custom_components.datasets.sft import SupervisedDataset, check_lengths
+from custom_components.datasets.supervised import SupervisedDataset, check_lengths
 from custom_components.errors import UserError
+from custom_components.inference.evaluate import (
+    choose_examples,
+    evaluate_generation,
+    find_example_problems,
+)
+from custom_components.inference.validation import measure_validation_loss
 from custom_components.launch import run_recipe
 from custom_components.models.adapters import (
     adapter_parameters,
@@ -47,8 +55,10 @@ from custom_components.observability.console import get_logger
 from custom_components.observability.records import Records, find_run_dir, open_records
 from custom_components.options import LoraOptions
 from custom_components.redaction import redact
+from custom_components.training.data import setup_dataset
 from custom_components.training.distributed import World, open_world
 from custom_components.training.loop import TrainingProgress, train
+from custom_components.training.monitor import Monitor
 from custom_components.training.parallel import parallelize
 from custom_components.training.trainables import build_trainables
 
@@ -79,6 +89,7 @@ class LoraFinetuneRecipe:
         options, world = self.options, self.world
         self.tokenizer = instantiate(options.tokenizer)
         self.plan = self._setup_data()
+        self.plan_val = self._setup_validation()
         self.model = self._setup_model()
         self.decoder = self.model.decoder
         adapter = adapter_parameters(self.decoder)
@@ -93,37 +104,55 @@ class LoraFinetuneRecipe:
         num_trained = sum(p.numel() for p in adapter.values())
         num_total = sum(p.numel() for p in self.decoder.parameters())
         self.log.info(
-            "%d steps of %d rows each; training %s of %s parameters on %d x %s",
-            self.plan.num_steps, self.plan.samples_per_step,
+            "%d steps of %d sequences each; training %s of %s parameters on %d x %s",
+            self.plan.num_steps, self.plan.sequences_per_step,
             f"{num_trained:,}", f"{num_total:,}", world.size, world.device.type,
         )  # fmt: skip
 
+    def _build_dataset(self, key: str, component: dict[str, Any]) -> SupervisedDataset:
+        dataset = setup_dataset(component, self.tokenizer, world=self.world, key=key)
+        self.log.info("%s: %s", key, dataset.report.describe())
+        self.records.summary.setdefault("dropped_rows", {})[key] = dataset.report.dropped_ids
+        return dataset
+
     def _setup_data(self) -> DataPlan:
-        options, tokenizer = self.options, self.tokenizer
-        dataset = instantiate(options.dataset, tokenizer)
-        if not isinstance(dataset, SupervisedDataset):
-            raise UserError(
-                f"dataset: {options.dataset['_component_']} builds a {type(dataset).__name__}; "
-                "the loop takes a SupervisedDataset, such as custom_components.datasets builds"
-            )
-        self.log.info("data: %s", dataset.report.describe())
-        self.records.summary["dropped_rows"] = dataset.report.dropped
+        options, world = self.options, self.world
         plan = DataPlan(
-            dataset=dataset,
+            dataset=self._build_dataset("dataset", options.dataset),
             batch_size=options.batch_size,
             gradient_accumulation_steps=options.gradient_accumulation_steps,
-            world_size=self.world.size,
-            rank=self.world.rank,
+            world_size=world.size,
+            rank=world.rank,
             seed=options.seed,
             shuffle=options.shuffle,
-            pad_id=tokenizer.pad_id,
+            pad_id=self.tokenizer.pad_id,
             epochs=options.epochs,
             max_steps=options.max_steps,
+            packed=options.packed,
+            group_by_length=options.group_by_length,
+            dataloader=options.dataloader,
+            device=world.device,
         )
         # A schedule that does not fit the number of steps is refused before weights are loaded.
         probe = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
         instantiate(options.lr_scheduler, probe, num_training_steps=plan.num_steps)
         return plan
+
+    def _setup_validation(self) -> DataPlan | None:
+        options, plan = self.options, self.plan
+        if options.dataset_val is None:
+            return None
+        dataset = self._build_dataset("dataset_val", options.dataset_val)
+        if options.generation.metrics:
+            self.examples = choose_examples(dataset.examples, options.generation.num_samples)
+        return replace(
+            plan,
+            dataset=dataset,
+            batch_size=options.batch_size_val or options.batch_size,
+            gradient_accumulation_steps=1,
+            epochs=1,
+            max_steps=None,
+        )
 
     def _setup_model(self) -> CausalLM:
         options, device = self.options, self.world.device
@@ -132,8 +161,15 @@ class LoraFinetuneRecipe:
             decoder = instantiate(options.model)
         if options.use_rslora:
             apply_rslora(decoder)
-        check_token_ids([self.tokenizer.pad_id, *self.plan.dataset.largest_ids()], decoder)
-        check_lengths(self.plan.dataset, decoder.max_seq_len)
+        for key, plan in (("dataset", self.plan), ("dataset_val", self.plan_val)):
+            if plan is not None:
+                ids = [self.tokenizer.pad_id, plan.dataset.report.largest_id]
+                check_token_ids(ids, decoder)
+                check_lengths(plan.dataset, decoder.max_seq_len, key=key)
+        if self.plan_val is not None and options.generation.metrics:
+            problems = find_example_problems(decoder, self.examples, self.tokenizer)
+            if problems:
+                raise UserError(*problems)
         freeze_base(decoder)
         self.yardstick = build_yardstick(decoder, device, dtype)
         model = CausalLM(decoder, num_chunk_tokens=options.num_chunk_tokens)
@@ -152,7 +188,7 @@ class LoraFinetuneRecipe:
 
     # ---- Training ----------------------------------------------------------------------------
     def train(self) -> TrainingProgress:
-        """Run the loop; it saves at the end."""
+        """Run the loop; it saves the best validated step, or the last one."""
         return train(
             self.model,
             self.trainables,
@@ -164,12 +200,43 @@ class LoraFinetuneRecipe:
             clip_grad_norm=self.options.clip_grad_norm,
             log_every_n_steps=self.options.log_every_n_steps,
             save=self.save_checkpoint,
+            evaluate=None if self.plan_val is None else self.evaluate,
+            run_val_every_n_steps=self.options.run_val_every_n_steps,
+            monitor=Monitor(self.options.monitor),
             yardstick=self.yardstick,
         )
 
+    def evaluate(self, step: int) -> dict[str, float]:
+        """Return validation loss and task metrics, the same on every rank.
+
+        Args:
+            step: The optimizer steps done.
+        """
+        assert self.plan_val is not None, "there is nothing to validate on"
+        generation = self.options.generation
+        batches = self.plan_val.epoch_batches()
+        metrics = {"eval/loss": measure_validation_loss(self.model, batches, world=self.world)}
+        if generation.metrics:
+            result = evaluate_generation(
+                self.model,
+                self.examples,
+                self.tokenizer,
+                metrics=generation.metrics,
+                batch_size=generation.batch_size,
+                max_new_tokens=generation.max_new_tokens,
+                world=self.world,
+            )
+            self.records.log_samples([record.as_dict() for record in result.records], step=step)
+            metrics |= result.as_metrics()
+        return metrics
+
     # ---- Saving ------------------------------------------------------------------------------
-    def save_checkpoint(self) -> None:
-        """Export the adapter in PEFT format: all ranks gather it, rank 0 writes it."""
+    def save_checkpoint(self, step: int) -> None:
+        """Export the adapter in PEFT format: all ranks gather it, rank 0 writes it.
+
+        Args:
+            step: The optimizer steps done.
+        """
         adapter = self.trainables.gather()
         if not self.world.is_main:
             return
@@ -184,9 +251,9 @@ class LoraFinetuneRecipe:
         num_bytes = sum(file.stat().st_size for file in folder.iterdir())
         self.records.log(
             {"ckpt/save_s": time.perf_counter() - started, "ckpt/bytes": num_bytes},
-            step=self.plan.num_steps,
+            step=step,
         )
-        self.log.info("adapter: %s", folder)
+        self.log.info("adapter of step %d: %s", step, folder)
 
     # ---- The end -----------------------------------------------------------------------------
     def cleanup(self, progress: TrainingProgress) -> None:
@@ -196,6 +263,9 @@ class LoraFinetuneRecipe:
             "tokens_seen": progress.tokens_seen,
             "supervised_tokens": progress.supervised_tokens,
             "skipped_steps": progress.skipped_steps,
+            "best_step": progress.best_step,
+            "best_value": progress.best_value,
+            "stopped_early": progress.stopped_early,
         }
         if self.options.export_merged:
             self.world.leave()  # no rank waits for the one that writes

@@ -19,12 +19,13 @@ ON_CPU = [
     "tokenizer._component_=custom_components.models.byte_tokenizer.byte_tokenizer",
     "tokenizer.path=null",
     "checkpoint_dir=random",
+    "dataset_val=null",
     "device=cpu",
     "dtype=fp32",
     "log_every_n_steps=1",
     "wandb.mode=disabled",
 ]
-"""Overrides that take the 8B config to a CPU; the model's other arguments stay."""
+"""Overrides that take the 8B config to a CPU, without validation; all else stays."""
 
 
 def write_pairs(path: Path, num_rows: int, *, seed: int = 0) -> Path:

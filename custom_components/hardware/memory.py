@@ -26,6 +26,18 @@ def read_peak_memory(device: torch.device) -> dict[str, float]:
     return metrics
 
 
+def reset_peak_memory(device: torch.device) -> None:
+    """Let the peaks that ``read_peak_memory`` returns begin at what is held now.
+
+    On the host only where there is no CUDA device; memory that was freed is given back first.
+    """
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    release_freed_memory()
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM, see proc(5)
+
+
 def read_pss_bytes(pid: int) -> int:
     """Return a process's proportional set size: a page that n processes map counts 1/n.
 

@@ -19,7 +19,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torchtune._recipe_registry import get_all_recipes
 
 from custom_components import cli, launch
-from custom_components.registry import TORCHTUNE_DIR, register
+from custom_components.registry import TORCHTUNE_DIR, recipe_of_config, register
 
 ROOT = Path(__file__).parents[2]
 TUNE = Path(sys.executable).with_name("tune")
@@ -197,6 +197,7 @@ def test_allowed_packages_stand_before_or_after_the_recipe(started, tmp_path, mo
             ["--nproc_per_node", "2", "lora_finetune_single_device", "llama3/8B_lora"],
             "runs in one process",
         ),
+        (["--nproc_per_node", "2", "custom_data", "llama3_8b_grammar"], "runs in one process"),
         # of a config: each by name with the nearest
         (["custom_lora", "llama3_8b_grammar", *SMALL, "bach_size=2"], "nearest is batch_size"),
         (["custom_lora", "llama3_8b_grammar", *SMALL, "model.lora_ranl=2"], "model.lora_rank"),
@@ -372,7 +373,8 @@ def test_torchtunes_own_configs_are_known_for_what_they_are():
         for config in recipe.configs:
             path = TORCHTUNE_DIR / "configs" / config.file_path
             if path.is_file():  # torchtune left one out of its wheel
-                own = recipe.name if path.is_relative_to(ROOT / "configs") else None
+                is_own = path.is_relative_to(ROOT / "configs")
+                own = recipe_of_config(config.name) if is_own else None
                 assert cli._guess_recipe(set(yaml.safe_load(path.read_text()))) == own, path
 
 

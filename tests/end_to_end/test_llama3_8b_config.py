@@ -125,4 +125,4 @@ def test_the_real_tokenizers_ids_fit_the_model_although_it_has_one_id_more(
     with torch.device("meta"):
         decoder = instantiate(cfg.model)
     assert tokenizer.vocab_size > decoder.tok_embeddings.num_embeddings
-    check_token_ids([tokenizer.pad_id, *dataset.largest_ids()], decoder)
+    check_token_ids([tokenizer.pad_id, dataset.report.largest_id], decoder)

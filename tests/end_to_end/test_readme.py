@@ -1,5 +1,6 @@
 """The README says what is there and what works: its tree, its commands, its names."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -8,6 +9,12 @@ from pathlib import Path
 import pytest
 
 from custom_components.cli import main
+from custom_components.components import instantiate
+from custom_components.config import load_config, read_options
+from custom_components.datasets.collate import IGNORE_INDEX
+from custom_components.models.byte_tokenizer import ByteTokenizer
+from custom_components.options import LoraOptions
+from custom_components.registry import find_config
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
@@ -56,22 +63,56 @@ def read_commands(program: str) -> list[list[str]]:
     return [shlex.split(c, comments=True) for c in commands if c.startswith(f"{program} ")]
 
 
+def read_examples() -> list[tuple[str, list[str]]]:
+    """Every row that is shown, with the command below it."""
+    found = re.findall(r"```json\n(.*?)\n```\n+```bash\n(.*?)```", README, flags=re.DOTALL)
+    return [(row, shlex.split(command.replace("\\\n", " "))) for row, command in found]
+
+
+def find_source(words: list[str]) -> str:
+    [source] = [word for word in words if word.startswith("dataset.source=")]
+    return source.removeprefix("dataset.source=/data/")
+
+
+def write_data(folder: Path) -> None:
+    for row, words in read_examples():
+        (folder / find_source(words)).write_text(f"{row}\n")
+
+
+def test_there_is_a_worked_example_for_every_layout_and_it_can_be_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_data(tmp_path)
+    layouts = set()
+    for row, words in read_examples():
+        overrides = [w.replace("/data/", f"{tmp_path}/") for w in words if "=" in w]
+        config = next(word for word in words if word.endswith(".yaml"))
+        cfg = load_config(find_config(config), overrides)
+        dataset = instantiate(read_options(LoraOptions, cfg).dataset, ByteTokenizer())
+        labels = [label for label in dataset[0]["labels"] if label != IGNORE_INDEX]
+        assert json.loads(row) and ByteTokenizer().decode(labels) in (
+            "He goes home.", "Two miles.", "Paris",
+        )  # fmt: skip
+        layouts.add(cfg.dataset.get("layout", Path(config).stem))
+    assert layouts == {"llama3_8b_grammar", "llama3_8b_instruct", "sharegpt", "alpaca"}
+
+
 def test_every_run_command_asks_only_for_what_this_machine_lacks(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Keys, components and data of the commands are right; GPU and weights are missing here."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)  # never start a real run here
-    data = tmp_path / "pairs.jsonl"
-    data.write_text('{"wrong": "He go home.", "right": "He goes home."}\n')
+    write_data(tmp_path)
     commands = [command for command in read_commands("tune") if command[1] == "run"]
     assert len(commands) >= 3
     for command in commands:
-        words = [word.replace("/data/pairs.jsonl", str(data)) for word in command[1:]]
+        words = [word.replace("/data/", f"{tmp_path}/") for word in command[1:]]
         code = main(words)
         said = capfd.readouterr().err
         assert code == 2, said
-        found = [line for line in said.splitlines() if re.match(r"\s+\d+\.", line)]
+        found = [line for line in said.splitlines() if re.match(r"\s+\d+\.|error: \D", line)]
         lacking = ("no CUDA device", "visible GPUs", "checkpoint_dir", "tokenizer.path")
         assert found and all(any(word in line for word in lacking) for line in found), said
 

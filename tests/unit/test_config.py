@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from custom_components.components import allow_components
 from custom_components.config import check_options, load_config, read_options
 from custom_components.errors import UserError
-from custom_components.options import RECIPE_OPTIONS, LoraOptions
+from custom_components.options import RECIPE_OPTIONS, EvalOptions, LoraOptions
 from custom_components.registry import RECIPE_CONFIGS, config_path
 
 YAML = """\
@@ -21,7 +21,8 @@ tokenizer:
   path: /models/tokenizer.model
 checkpoint_dir: /models
 dataset:
-  _component_: torchtune.datasets.grammar_dataset
+  _component_: custom_components.datasets.grammar.grammar_dataset
+  source: embedded
 optimizer:
   _component_: torch.optim.AdamW
   lr: 3e-4
@@ -137,6 +138,11 @@ def test_a_config_becomes_options_with_defaults(load):
         ("model.lora_attn_modules=[q_prj]", "model.lora_attn_modules[0]: found"),
         ("optimizer.lr=fast", 'optimizer.lr: found "fast", expected a number'),
         ("optimizer.betas=[0.9]", "optimizer.betas[1]: found [0.9], expected one more item"),
+        # mixtures, of which pydantic reports both branches of the union
+        ("dataset.source=[{source: a}]", "dataset.source[0].weight is missing"),
+        ("dataset.source=[{source: a, weight: x}]", 'dataset.source[0].weight: found "x"'),
+        ("dataset.source=[{source: a, weight: 1, splt: b}]", "unknown key dataset.source[0].splt"),
+        ("dataset.source=5", "dataset.source: found 5, expected text"),
         # arguments
         ("~checkpoint_dir", "checkpoint_dir is missing"),
         ("~model.lora_attn_modules", "model.lora_attn_modules is missing"),
@@ -159,6 +165,12 @@ def test_every_mistake_is_refused_by_name_with_what_to_do(load, override, expect
     """Torchtune's `tune validate` passes misspelt keys and its recipes accept any override."""
     problems = problems_of(read_options, LoraOptions, load(override))
     assert any(expected in problem for problem in problems), problems
+
+
+def test_keys_inside_a_list_of_options_are_checked_too():
+    cfg = load_config(config_path("smollm2_135m_grammar_eval"), ["models=[{adapter_pth: x}]"])
+    (problem,) = problems_of(read_options, EvalOptions, cfg)
+    assert problem == "unknown key models.adapter_pth; the nearest is models.adapter_path"
 
 
 def test_all_problems_come_in_one_error(load):

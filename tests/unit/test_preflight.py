@@ -12,7 +12,15 @@ from custom_components.models.adapters import save_adapter
 from custom_components.models.lora_settings import apply_rslora
 from custom_components.models.tiny import tiny_lora_llama3_8b
 from custom_components.models.weights import load_weights
-from custom_components.options import EvalOptions, LoraOptions, WandbOptions
+from custom_components.options import (
+    DataLoaderOptions,
+    DataOptions,
+    EvalModel,
+    EvalOptions,
+    LoraOptions,
+    MonitorOptions,
+    WandbOptions,
+)
 from custom_components.preflight import check_config, check_run
 
 COMPONENT = {"_component_": "torch.nn.Identity"}
@@ -214,10 +222,10 @@ def test_adapters_must_be_peft_folders_that_fit_the_model(tmp_path):
     save_adapter(decoder, tmp_path, base_model="x")
     fitting = {**MODEL, "lora_rank": 4}
     assert check(tmp_path, adapter_path=str(tmp_path), model=fitting) == []
-    paths = {"cls": EvalOptions, "adapter_paths": [str(tmp_path)]}
-    assert check(tmp_path, model=fitting, **paths) == []
-    problems = check(tmp_path, **paths)
-    assert any(p.startswith("adapter_paths[0]: ") and "r is 4 and" in p for p in problems)
+    evaluated = {"cls": EvalOptions, "models": [EvalModel(adapter_path=str(tmp_path))]}
+    assert check(tmp_path, model=fitting, **evaluated) == []
+    problems = check(tmp_path, **evaluated)
+    assert any(p.startswith("models[0].adapter_path: ") and "r is 4 and" in p for p in problems)
 
 
 def test_an_adapter_must_be_scaled_as_the_config_says(tmp_path):
@@ -227,6 +235,43 @@ def test_an_adapter_must_be_scaled_as_the_config_says(tmp_path):
     assert check(tmp_path, adapter_path=str(tmp_path), use_rslora=True) == []
     (problem,) = check(tmp_path, adapter_path=str(tmp_path))
     assert "use_rslora is true and the config's use_rslora is false" in problem
+
+
+def test_what_data_loading_contradicts_is_named(tmp_path):
+    (problem,) = check(tmp_path, packed=True, group_by_length=True)
+    assert problem.startswith("group_by_length: ")
+    problems = check(
+        tmp_path, dataloader=DataLoaderOptions(prefetch_factor=2, persistent_workers=True)
+    )
+    assert len(problems) == 2 and all("set dataloader.num_workers" in p for p in problems)
+    (problem,) = check(tmp_path, dataloader=DataLoaderOptions(pin_memory=True))
+    assert problem.startswith("dataloader.pin_memory: only for device=cuda")
+    workers = DataLoaderOptions(num_workers=1, prefetch_factor=2, persistent_workers=True)
+    assert check(tmp_path, dataloader=workers) == []
+
+
+def test_the_held_out_set_is_checked_like_the_training_set(tmp_path):
+    node = {"_component_": "custom_components.datasets.instruct.instruct_dataset"}
+    (tmp_path / "rows.jsonl").write_text('{"mesages": []}\n')
+    (problem,) = check(tmp_path, dataset_val={**node, "source": str(tmp_path / "rows.jsonl")})
+    assert problem.startswith("dataset_val.column_map: ") and "mesages" in problem
+    problems = check(tmp_path, dataset_val={**node, "source": str(tmp_path / "none.jsonl")})
+    assert any(p.startswith("dataset_val.source: ") for p in problems)
+    (problem,) = check(tmp_path, dataset_val={**COMPONENT, "max_seq_len": 4096})
+    assert problem == "dataset_val.max_seq_len: 4096 given, the model takes 2048 tokens"
+
+
+def test_a_monitor_that_has_nothing_to_watch_is_found_before_the_run(tmp_path):
+    (problem,) = check(tmp_path, monitor=MonitorOptions(metric="eval/loss"))
+    assert problem.startswith("monitor.metric is set and there is nothing to validate on")
+
+
+def test_an_audit_needs_neither_weights_nor_a_gpu(tmp_path):
+    cls = {"cls": DataOptions, "optimizer": OPTIMIZER, "lr_scheduler": LR_SCHEDULER}
+    assert check(tmp_path, **cls, device="cuda", checkpoint_dir=str(tmp_path / "none")) == []
+    node = {"_component_": "custom_components.datasets.grammar.grammar_dataset", "source": "x.csv"}
+    (problem,) = check(tmp_path, **cls, dataset=node)
+    assert problem.startswith("dataset.source: ") and "x.csv" in problem
 
 
 def test_a_run_needs_an_end(tmp_path):

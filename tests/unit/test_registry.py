@@ -19,7 +19,7 @@ def test_every_yaml_on_disk_is_registered_and_the_reverse():
         for pattern in ("*.yaml", "*.yml")
         for path in registry.config_dir().rglob(pattern)
     }
-    registered = [name for names in registry.RECIPE_CONFIGS.values() for name in names]
+    registered = {name for names in registry.RECIPE_CONFIGS.values() for name in names}
     assert sorted(registered) == sorted(on_disk)
 
 
