@@ -46,7 +46,9 @@ from custom_components.datasets.supervised import (
     RefusedDataError,
     SupervisedDataset,
     check_dataset,
+    name_key,
 )
+from custom_components.errors import UserError
 from custom_components.files import write_atomically
 from custom_components.launch import run_recipe
 from custom_components.observability.console import get_logger
@@ -75,6 +77,8 @@ def build_datasets(options: DataOptions, tokenizer: Any) -> dict[str, Supervised
             dataset = instantiate(component, tokenizer)
         except RefusedDataError as error:
             dataset = error.dataset
+        except UserError as error:
+            raise UserError(*name_key(error.problems, key)) from error
         datasets[key] = check_dataset(dataset, component, key=key)
     return datasets
 

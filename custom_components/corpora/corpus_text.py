@@ -1,4 +1,4 @@
-"""Fill text with slots: how the embedded instruct and summarize corpora get their wording.
+"""Text with slots: how the embedded instruct and summarize corpora get their wording.
 
 ``{name}`` is a fact, the same wherever it stands; ``{a|b|c}`` is a free choice. Both may hold
 further slots. ``a`` becomes ``an`` where the next word needs it; sentences begin with a capital.
@@ -68,3 +68,18 @@ def fill(text: str, facts: Mapping[str, str], rng: random.Random) -> str:
         text = _SLOT.sub(choose, text)
     text = _ARTICLE.sub(lambda m: f"{m[1]}{'n' if needs_an(m[2]) else ''} ", text)
     return _SENTENCE_START.sub(lambda match: match[1] + match[2].upper(), text)
+
+
+def read_lines(text: str) -> list[str]:
+    """Return the lines of a text; one that begins with a blank continues the line before it.
+
+    Args:
+        text: As it stands in a module.
+    """
+    lines: list[str] = []
+    for line in text.strip().splitlines():
+        if line.startswith(" "):
+            lines[-1] += f" {line.strip()}"
+        else:
+            lines.append(line)
+    return lines

@@ -22,6 +22,7 @@ from custom_components.corpora import (
     grammar_frames_town,
     grammar_frames_world,
 )
+from custom_components.corpora.corpus_text import read_lines
 from custom_components.corpora.grammar_lexicon import FILLERS, needs_an
 
 _SLOT = re.compile(r"\{(?:(?P<link>\d):)?(?P<body>[^{}]*)\}")
@@ -169,13 +170,7 @@ def _capitalise(sentence: str) -> str:
 
 
 def _read_domain(domain: str, text: str) -> list[Frame]:
-    lines: list[str] = []
-    for line in text.strip().splitlines():
-        if line.startswith(" "):
-            lines[-1] += f" {line.strip()}"
-        else:
-            lines.append(line)
-    return [Frame(f"{domain}/{number}", line) for number, line in enumerate(lines, start=1)]
+    return [Frame(f"{domain}/{n}", line) for n, line in enumerate(read_lines(text), start=1)]
 
 
 @cache

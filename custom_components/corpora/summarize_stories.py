@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from custom_components.corpora.corpus_text import Facts, draw_facts, fill
+from custom_components.corpora.corpus_text import Facts, draw_facts, fill, read_lines
 
 _KEPT = 0.7
 """Share of the optional lines that a document keeps."""
@@ -48,14 +48,3 @@ class Story:
             document += joint + line.removeprefix("? ").replace(" // ", self.joint)
         summary = fill(rng.choice(self.summaries), facts, rng)
         return tuple(facts.values()), fill(document, facts, rng), summary
-
-
-def read_lines(text: str) -> list[str]:
-    """Return the lines of a story, continued ones joined."""
-    lines: list[str] = []
-    for line in text.strip().splitlines():
-        if line.startswith(" "):
-            lines[-1] += f" {line.strip()}"
-        else:
-            lines.append(line)
-    return lines

@@ -37,20 +37,8 @@ def summarize_dataset(
 ) -> SupervisedDataset:
     """Return documents and their summaries, tokenised.
 
-    Args:
-        tokenizer: A torchtune model tokenizer without ``max_seq_len``.
-        source: ``embedded``; a .json, .jsonl, .csv or .parquet file or a folder of them; a hub id
-            ``org/name[@revision]``; or a list of these with weights (see ``mixture.py``).
-        split: ``train`` or ``heldout`` of the embedded corpus, a split on the hub or of a folder.
-        column_map: ``{"input": ..., "output": ...}``: the source's names of these columns. An
-            output may be a list of summaries: the first is trained on, evaluation accepts all.
-        prompt: The user's message; ``{input}`` is where the document goes.
-        system_prompt: A system message before it.
-        max_rows: Use only the first rows; on the hub nothing more is downloaded.
-        max_seq_len: Most tokens of prompt and summary together, and the length of a pack.
-        truncation: What happens to a longer row, see ``sft.Truncation``.
-        unusable_rows: What happens to a row that cannot be read, without input, without output or
-            with nothing to train on, see ``sft.UnusableRows``.
+    The arguments are those of ``grammar.grammar_dataset``: the input is the document, the output
+    its summary, and documents are longer, so ``max_seq_len`` is too.
 
     Raises:
         UserError: If an argument, the source or a row is refused; each is named.

@@ -12,11 +12,12 @@ sequence. Trained on are the text and ``<|eot_id|>`` of unmasked messages, nothi
 import custom_components.compat  # noqa: F401
 
 from collections.abc import Sequence
+from functools import partial
 
 from torchtune.data import Message
 
 from custom_components.errors import UserError
-from custom_components.models.tokenizer_checks import message_text, refuse_max_seq_len
+from custom_components.models.tokenizer_checks import refuse_max_seq_len, tokenize_llama3_messages
 
 _NUM_BYTES = 256
 _SPECIAL_TOKENS = (
@@ -95,24 +96,11 @@ class ByteTokenizer:
         Raises:
             UserError: If a message holds anything but text.
         """
-        tokens, mask = [self.bos_id], [True]
-        for message in messages:
-            header = [
-                self.start_header_id,
-                *self.encode(message.role, add_bos=False, add_eos=False),
-                self.end_header_id,
-                *b"\n\n",
-            ]
-            body = [
-                *self.encode(message_text(message).strip(), add_bos=False, add_eos=False),
-                self.eot_id,
-            ]
-            tokens += header + body
-            mask += [True] * len(header) + [message.masked] * len(body)
-        if not add_end_tokens:
-            # Without messages this would take the sequence's only token.
-            return (tokens[:-1], mask[:-1]) if messages else (tokens, mask)
-        return [*tokens, self.eos_id], [*mask, True]
+        encode = partial(self.encode, add_bos=False, add_eos=False)
+        tokens, mask = tokenize_llama3_messages(
+            messages, self, encode, add_end_tokens=add_end_tokens
+        )
+        return ([*tokens, self.eos_id], [*mask, True]) if add_end_tokens else (tokens, mask)
 
 
 def byte_tokenizer(path: str | None = None, max_seq_len: int | None = None) -> ByteTokenizer:

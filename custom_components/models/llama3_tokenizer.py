@@ -16,7 +16,7 @@ from torchtune.data import Message
 from torchtune.models.llama3 import Llama3Tokenizer as TorchtuneLlama3Tokenizer
 
 from custom_components.errors import UserError
-from custom_components.models.tokenizer_checks import message_text, refuse_max_seq_len
+from custom_components.models.tokenizer_checks import refuse_max_seq_len, tokenize_llama3_messages
 
 
 class Llama3Tokenizer(TorchtuneLlama3Tokenizer):  # type: ignore[misc]
@@ -34,33 +34,10 @@ class Llama3Tokenizer(TorchtuneLlama3Tokenizer):  # type: ignore[misc]
     def tokenize_messages(
         self, messages: Sequence[Message], *, add_end_tokens: bool = True
     ) -> tuple[list[int], list[bool]]:
-        """Return ids and mask of a conversation.
-
-        Args:
-            messages: In order; text only.
-            add_end_tokens: End the last message. False leaves a prompt that a model can continue.
-
-        Returns:
-            Ids, and for each of them True if it is not trained on. Trained on are the text and
-            ``<|eot_id|>`` of unmasked messages.
-
-        Raises:
-            UserError: If a message holds anything but text.
-        """
-        tokens, mask = [self.bos_id], [True]
-        for message in messages:
-            header = [
-                self.start_header_id,
-                *self._encode_text(message.role),
-                self.end_header_id,
-                *self._encode_text("\n\n"),
-            ]
-            body = [*self._encode_text(message_text(message).strip()), self.eot_id]
-            tokens += header + body
-            mask += [True] * len(header) + [message.masked] * len(body)
-        if messages and not add_end_tokens:
-            return tokens[:-1], mask[:-1]
-        return tokens, mask
+        """Return ids and mask of a conversation, see ``tokenize_llama3_messages``."""
+        return tokenize_llama3_messages(
+            messages, self, self._encode_text, add_end_tokens=add_end_tokens
+        )
 
     def fingerprint(self) -> str:
         """Return what changes when its vocabulary does: the SHA-256 of its file."""

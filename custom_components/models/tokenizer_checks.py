@@ -1,8 +1,9 @@
-"""What tokenizers share: the argument they refuse, the text of a message, fit to the model."""
+"""What tokenizers share: the argument they refuse, Llama 3's layout, fit to the model."""
 
 import custom_components.compat  # noqa: F401
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from torchtune.data import Message
 from torchtune.modules import TransformerDecoder
@@ -35,6 +36,48 @@ def message_text(message: Message) -> str:
             )
         parts.append(item["content"])
     return "".join(parts)
+
+
+class Llama3Ids(Protocol):
+    """The ids that Llama 3's layout puts around text."""
+
+    bos_id: int
+    start_header_id: int
+    end_header_id: int
+    eot_id: int
+
+
+def tokenize_llama3_messages(
+    messages: Sequence[Message],
+    ids: Llama3Ids,
+    encode: Callable[[str], list[int]],
+    *,
+    add_end_tokens: bool,
+) -> tuple[list[int], list[bool]]:
+    """Return ids and mask of a conversation in Llama 3's layout, its text stripped.
+
+    Args:
+        messages: In order; text only.
+        ids: The tokenizer's special ones.
+        encode: Text to ids, nothing added.
+        add_end_tokens: End the last message. False leaves a prompt that a model can continue.
+
+    Returns:
+        Ids, and for each of them True if it is not trained on. Trained on are the text and
+        ``<|eot_id|>`` of unmasked messages.
+
+    Raises:
+        UserError: If a message holds anything but text.
+    """
+    tokens, mask = [ids.bos_id], [True]
+    for message in messages:
+        header = [ids.start_header_id, *encode(message.role), ids.end_header_id, *encode("\n\n")]
+        body = [*encode(message_text(message).strip()), ids.eot_id]
+        tokens += header + body
+        mask += [True] * len(header) + [message.masked] * len(body)
+    # Without messages this would take the sequence's only token.
+    end = -1 if messages and not add_end_tokens else None
+    return tokens[:end], mask[:end]
 
 
 def check_token_ids(ids: Iterable[int], decoder: TransformerDecoder) -> None:

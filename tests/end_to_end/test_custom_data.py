@@ -84,6 +84,16 @@ def test_missing_file_is_a_mistake_of_the_config(tmp_path, capfd):
     assert "none.jsonl" in capfd.readouterr().err
 
 
+def test_held_out_file_that_breaks_off_is_named_by_its_key(tmp_path, capfd):
+    path = tmp_path / "val.csv"
+    path.write_text("input,output\n" + "a,b\n" * 150 + 'c,"open\n' + "d,e\n" * 3)
+    overrides = [f"dataset_val.source={path}", "dataset_val.split=train", "dataset.max_rows=5"]
+    code, _ = audit(tmp_path, "llama3_8b_grammar", *overrides)
+    assert code == 2
+    said = capfd.readouterr().err
+    assert "error: dataset_val.source: " in said and f"{path}:152" in said
+
+
 def test_real_data_is_audited(tmp_path, data_dir):
     """JFLEG with four references, DialogSum, and conversations in ShareGPT's layout."""
     jfleg = data_dir / "jfleg"

@@ -1,16 +1,10 @@
 """The embedded conversations: several answers each, apart, and right where they can be checked."""
 
-import json
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from datetime import date, timedelta
 from decimal import Decimal
 from itertools import pairwise
-
-import pytest
 
 from custom_components.corpora.grammar_corpus import build_grammar_corpus
 from custom_components.corpora.grammar_errors import KINDS
@@ -26,13 +20,6 @@ EXCHANGES = [
     for question, answer in pairwise(messages)
     if answer["role"] == "assistant"
 ]
-
-DUMP = """
-import json, sys
-from custom_components.corpora.instruct_corpus import build_rows
-rows = [dict(row.values) for row in build_rows("heldout")]
-json.dump({"rows": rows, "torch": "torch" in sys.modules}, sys.stdout)
-"""
 
 
 def find(question, answer):
@@ -166,22 +153,3 @@ def test_plans_add_up():
     ):
         assert int(a) + int(b) + int(c) == int(total)
         assert (verdict in ("Yes", "That fits")) == (int(total) <= int(limit))
-
-
-def test_corpus_is_the_same_in_every_process_and_needs_no_torch():
-    outputs = []
-    for hash_seed in ("1", "2"):
-        result = subprocess.run(
-            [sys.executable, "-c", DUMP],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            check=True,
-        )
-        outputs.append(json.loads(result.stdout))
-    assert outputs[0] == outputs[1]
-    assert outputs[0] == {"rows": [dict(row.values) for row in HELDOUT], "torch": False}
-
-
-def test_unknown_split_is_refused():
-    with pytest.raises(KeyError):
-        build_rows("test")

@@ -1,11 +1,7 @@
 """The embedded documents and summaries: enough of them, apart, readable, true to the document."""
 
-import json
-import os
 import random
 import re
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -14,13 +10,6 @@ from custom_components.corpora.summarize_corpus import STORIES, build_rows
 
 TRAIN, HELDOUT = build_rows("train"), build_rows("heldout")
 ALL = TRAIN + HELDOUT
-
-DUMP = """
-import json, sys
-from custom_components.corpora.summarize_corpus import build_rows
-rows = [dict(row.values) for row in build_rows("heldout")]
-json.dump({"rows": rows, "torch": "torch" in sys.modules}, sys.stdout)
-"""
 
 
 def texts(rows, column):
@@ -100,22 +89,3 @@ def test_documents_differ_from_one_another():
     """No sentence but the fixed ones of a story stands in more than a few documents."""
     counts = Counter(text.split("\n")[0] for text in texts(TRAIN, "input"))
     assert len(counts) > 150
-
-
-def test_corpus_is_the_same_in_every_process_and_needs_no_torch():
-    outputs = []
-    for hash_seed in ("1", "2"):
-        result = subprocess.run(
-            [sys.executable, "-c", DUMP],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            capture_output=True,
-            check=True,
-        )
-        outputs.append(json.loads(result.stdout))
-    assert outputs[0] == outputs[1]
-    assert outputs[0] == {"rows": [dict(row.values) for row in HELDOUT], "torch": False}
-
-
-def test_unknown_split_is_refused():
-    with pytest.raises(KeyError):
-        build_rows("test")

@@ -149,7 +149,8 @@ def test_embedded_corpora_can_be_trained_on():
         train = builder(WordTokenizer(), source="embedded")
         heldout = builder(WordTokenizer(), source="embedded", split="heldout")
         assert len(train) > 5 * len(heldout) > 0
-        assert train.report.dropped == train.report.truncated == {} or not train.report.truncated
+        for report in (train.report, heldout.report):
+            assert (report.dropped, report.truncated, report.trimmed) == ({}, [], [])
 
 
 def test_summary_alone_is_trained_on(tmp_path):
